@@ -1,1 +1,3 @@
-//! Weir: dpdk-sys.
+//! DPDK for Weir.
+
+mod raw;
