@@ -1,1 +1,3 @@
 //! Weir: control.
+#![forbid(unsafe_code)]
+pub mod api;

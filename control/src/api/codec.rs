@@ -1,0 +1,457 @@
+//! Our own generic-netlink family: bytes to typed requests and replies, and back.
+//!
+//! Model: one datagram holds one or more netlink messages (16-byte header, host byte order, aligned to 4).
+//! A message of the family adds the generic header (command, version) and attributes. A request carries its
+//! filters as attributes; a reply is one row as JSON in one attribute, so that a listing of any length
+//! streams and a program needs nothing but a JSON reader. Acknowledgements, errors and the end of a listing
+//! are netlink's own (`NLMSG_ERROR`, `NLMSG_DONE`), with the reason as the extended-acknowledgement text
+//! (`NLMSGERR_ATTR_MSG`).
+//!
+//! Pure functions between bytes and types: no socket, no state, no panic on any input. Any thread may call
+//! them; in the daemon only the control thread does.
+//!
+//! A new command goes into [`Command`], [`Request`] and the two tables below them.
+//!
+//! Sources: netlink(7), `linux/netlink.h`, `linux/genetlink.h`.
+
+use std::num::NonZeroI32;
+
+use netlink_packet_core::{
+    DecodeError, DoneMessage, Emitable, ErrorMessage, NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP,
+    NLM_F_MULTIPART, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload, Nla, NlasIterator, Parseable, ParseableParametrized,
+};
+use netlink_packet_generic::{GenlFamily, GenlHeader, GenlMessage};
+use rustix::io::Errno;
+
+/// Message type of the family: the number below the one that the IPVS family will use (the highest legal one).
+pub const FAMILY_ID: u16 = 0x3fe;
+/// Version of the family that this program speaks.
+pub const FAMILY_VERSION: u8 = 1;
+/// Bytes of a netlink header.
+const HEADER_BYTES: usize = 16;
+/// Message types below this are netlink's own and never a request (`NLMSG_MIN_TYPE`).
+const FIRST_FAMILY_TYPE: u16 = 0x10;
+/// Extended-acknowledgement attribute that holds the reason as text (`NLMSGERR_ATTR_MSG`).
+const ERROR_ATTR_TEXT: u16 = 1;
+/// Longest row: the attribute's length field has 16 bits and counts its own 4-byte header.
+pub const ROW_BYTES_MAX: usize = u16::MAX as usize - 4;
+/// Longest filter text that is looked at; the longest legal one is an IPv6 service identity of 53 bytes.
+const TEXT_BYTES_MAX: usize = 128;
+
+/// Attribute numbers: 1 in replies, the others in requests.
+mod attr {
+    pub const ROW: u16 = 1;
+    pub const CLIENT: u16 = 2;
+    pub const SERVICE: u16 = 3;
+    pub const DEST: u16 = 4;
+    pub const STATE: u16 = 5;
+    pub const ALL: u16 = 6;
+}
+
+/// Command numbers of the family. 2 to 15 are free for the socket options and texts of the IPVS interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Command {
+    /// Who serves: name, version, protocol version, the caller's rights. One row.
+    Hello = 1,
+    /// The rows of `weir status`.
+    Status = 16,
+    /// The rows of `weir drops`.
+    Drops = 17,
+    /// The rows of `weir list`.
+    List = 18,
+    /// The rows of `weir conns`.
+    Conns = 19,
+}
+
+impl Command {
+    const ALL: [Command; 5] =
+        [Command::Hello, Command::Status, Command::Drops, Command::List, Command::Conns];
+
+    fn from_number(number: u8) -> Option<Command> {
+        Command::ALL.into_iter().find(|c| *c as u8 == number)
+    }
+}
+
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Who serves.
+    Hello,
+    /// State of the daemon.
+    Status,
+    /// Drop reasons; `all` with those that never happened.
+    Drops {
+        /// Reasons with count 0 too.
+        all: bool,
+    },
+    /// Services and destinations.
+    List,
+    /// Connections that pass the filter.
+    Conns(ConnFilterText),
+}
+
+/// Filter of a connection listing, as text; the daemon parses it and refuses with the reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConnFilterText {
+    /// Client address, with or without L4 port.
+    pub client: Option<String>,
+    /// Service identity, e.g. `tcp:198.51.100.1:80`.
+    pub service: Option<String>,
+    /// Destination identity, e.g. `10.0.0.11:8080`.
+    pub dest: Option<String>,
+    /// State name, e.g. `ESTABLISHED`.
+    pub state: Option<String>,
+}
+
+impl Request {
+    /// The request's command number.
+    pub fn command(&self) -> Command {
+        match self {
+            Request::Hello => Command::Hello,
+            Request::Status => Command::Status,
+            Request::Drops { .. } => Command::Drops,
+            Request::List => Command::List,
+            Request::Conns(_) => Command::Conns,
+        }
+    }
+
+    fn attributes(&self) -> Vec<Attribute> {
+        match self {
+            Request::Hello | Request::Status | Request::List | Request::Drops { all: false } => Vec::new(),
+            Request::Drops { all: true } => vec![Attribute::new(attr::ALL, Vec::new())],
+            Request::Conns(filter) => [
+                (attr::CLIENT, &filter.client),
+                (attr::SERVICE, &filter.service),
+                (attr::DEST, &filter.dest),
+                (attr::STATE, &filter.state),
+            ]
+            .into_iter()
+            .filter_map(|(kind, text)| text.as_ref().map(|text| text_attribute(kind, text)))
+            .collect(),
+        }
+    }
+
+    fn from_body(body: &Body) -> Result<Request, Refusal> {
+        let command = Command::from_number(body.command)
+            .ok_or_else(|| Refusal::new(Errno::OPNOTSUPP, format!("unknown command {}", body.command)))?;
+        Ok(match command {
+            Command::Hello => Request::Hello,
+            Command::Status => Request::Status,
+            Command::List => Request::List,
+            Command::Drops => Request::Drops { all: body.find(attr::ALL).is_some() },
+            Command::Conns => Request::Conns(ConnFilterText {
+                client: body.text(attr::CLIENT, "client")?,
+                service: body.text(attr::SERVICE, "service")?,
+                dest: body.text(attr::DEST, "dest")?,
+                state: body.text(attr::STATE, "state")?,
+            }),
+        })
+    }
+}
+
+/// Why a request is not executed: the number for programs, the sentence for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Error number, positive.
+    pub errno: Errno,
+    /// Reason, lower case, no full stop.
+    pub text: String,
+}
+
+impl Refusal {
+    /// Refusal with this number and reason.
+    pub fn new(errno: Errno, text: impl Into<String>) -> Refusal {
+        Refusal { errno, text: text.into() }
+    }
+}
+
+/// One message of a datagram that came from a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Incoming {
+    /// The whole message, for an error reply.
+    pub raw: Vec<u8>,
+    /// Netlink header.
+    pub header: NetlinkHeader,
+}
+
+impl Incoming {
+    /// Splits a datagram into its messages, in order.
+    ///
+    /// A header whose length is below 16 or beyond the datagram ends it without an answer, as in the kernel.
+    pub fn split(datagram: &[u8]) -> Vec<Incoming> {
+        let mut rest = datagram;
+        let mut messages = Vec::new();
+        while let Ok(buffer) = NetlinkBuffer::new_checked(rest) {
+            let length = buffer.length() as usize;
+            let Ok(header) = NetlinkHeader::parse(&buffer) else {
+                break;
+            };
+            messages.push(Incoming { raw: rest[..length].to_vec(), header });
+            rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        }
+        messages
+    }
+
+    /// Whether the client asked for an acknowledgement.
+    pub fn wants_ack(&self) -> bool {
+        self.header.flags & NLM_F_ACK != 0
+    }
+
+    /// Whether this is a request at all; what is none is acknowledged when asked and otherwise ignored.
+    pub fn is_request(&self) -> bool {
+        self.header.flags & NLM_F_REQUEST != 0 && self.header.message_type >= FIRST_FAMILY_TYPE
+    }
+
+    /// The typed request, or why it is refused.
+    ///
+    /// # Errors
+    /// ENOENT for another family, EINVAL for a malformed message or value, EOPNOTSUPP for an unknown command.
+    pub fn request(&self) -> Result<Request, Refusal> {
+        if self.header.message_type != FAMILY_ID {
+            return Err(Refusal::new(
+                Errno::NOENT,
+                format!("no family with number {:#x}", self.header.message_type),
+            ));
+        }
+        let message = GenlMessage::<Body>::parse_with_param(&self.raw[HEADER_BYTES..], FAMILY_ID)
+            .map_err(|error| Refusal::new(Errno::INVAL, format!("malformed message: {error}")))?;
+        Request::from_body(&message.payload)
+    }
+}
+
+/// One message of a datagram that came from the daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// One row, JSON text.
+    Row(Vec<u8>),
+    /// End of a listing.
+    Done,
+    /// The request was executed.
+    Ack,
+    /// The request was refused.
+    Refused(Refusal),
+}
+
+impl Reply {
+    /// Splits a datagram of the daemon into replies with their sequence numbers.
+    ///
+    /// # Errors
+    /// The text says what is malformed: the peer is no `weir` daemon, or another version of it.
+    pub fn split(datagram: &[u8]) -> Result<Vec<(u32, Reply)>, DecodeError> {
+        Incoming::split(datagram)
+            .into_iter()
+            .map(|message| Ok((message.header.sequence_number, Reply::decode(&message)?)))
+            .collect()
+    }
+
+    fn decode(message: &Incoming) -> Result<Reply, DecodeError> {
+        match NetlinkMessage::<GenlMessage<Body>>::deserialize(&message.raw)?.payload {
+            NetlinkPayload::InnerMessage(inner) => match inner.payload.find(attr::ROW) {
+                Some(row) => Ok(Reply::Row(row.to_vec())),
+                None => Err(DecodeError::from("reply without a row")),
+            },
+            NetlinkPayload::Done(_) => Ok(Reply::Done),
+            NetlinkPayload::Error(error) => Ok(match error.code {
+                None => Reply::Ack,
+                Some(code) => Reply::Refused(Refusal {
+                    errno: Errno::from_raw_os_error(code.get().wrapping_neg()),
+                    text: reason(message.header.flags, &error.header),
+                }),
+            }),
+            _ => Err(DecodeError::from("unexpected message type")),
+        }
+    }
+}
+
+/// Bytes of a request.
+pub fn encode_request(sequence: u32, request: &Request) -> Vec<u8> {
+    let flags = match request {
+        Request::Hello => NLM_F_REQUEST | NLM_F_ACK,
+        _ => NLM_F_REQUEST | NLM_F_DUMP,
+    };
+    let mut header = NetlinkHeader::default();
+    header.flags = flags;
+    header.sequence_number = sequence;
+    encode_body(header, Body { command: request.command() as u8, attributes: request.attributes() })
+}
+
+/// Bytes of one row in answer to the message with header `to`; `part` marks a row of a listing.
+///
+/// A row over [`ROW_BYTES_MAX`] does not fit: `None`, and the caller answers EMSGSIZE.
+pub fn encode_row(to: &NetlinkHeader, command: Command, part: bool, row: Vec<u8>) -> Option<Vec<u8>> {
+    if row.len() > ROW_BYTES_MAX {
+        return None;
+    }
+    let header = reply_header(to, if part { NLM_F_MULTIPART } else { 0 });
+    let attributes = vec![Attribute::new(attr::ROW, row)];
+    Some(encode_body(header, Body { command: command as u8, attributes }))
+}
+
+/// Bytes of the end of a listing, in answer to the message with header `to`.
+pub fn encode_done(to: &NetlinkHeader) -> Vec<u8> {
+    let mut header = reply_header(to, NLM_F_MULTIPART);
+    header.message_type = NLMSG_DONE;
+    encode(header, NetlinkPayload::<GenlMessage<Body>>::Done(DoneMessage::default()))
+}
+
+/// Bytes of the acknowledgement of `to`: code 0 and the request's header only.
+pub fn encode_ack(to: &Incoming) -> Vec<u8> {
+    let mut header = reply_header(&to.header, NLM_F_CAPPED);
+    header.message_type = NLMSG_ERROR;
+    let mut error = ErrorMessage::default();
+    error.header = to.raw[..HEADER_BYTES].to_vec();
+    encode(header, NetlinkPayload::<GenlMessage<Body>>::Error(error))
+}
+
+/// Bytes of the refusal of `to`: minus the error number, the whole request, and the reason as text.
+pub fn encode_refusal(to: &Incoming, refusal: &Refusal) -> Vec<u8> {
+    let mut header = reply_header(&to.header, NLM_F_ACK_TLVS);
+    header.message_type = NLMSG_ERROR;
+    let mut error = ErrorMessage::default();
+    error.code = NonZeroI32::new(-refusal.errno.raw_os_error());
+    error.header = to.raw.clone();
+    error.header.resize(to.raw.len().next_multiple_of(4), 0);
+    let text = text_attribute(ERROR_ATTR_TEXT, &refusal.text);
+    let start = error.header.len();
+    error.header.resize(start + text.buffer_len(), 0);
+    text.emit(&mut error.header[start..]);
+    encode(header, NetlinkPayload::<GenlMessage<Body>>::Error(error))
+}
+
+/// Generic header's command and the attributes: the family's payload, not yet typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Body {
+    command: u8,
+    attributes: Vec<Attribute>,
+}
+
+impl Body {
+    /// Value of the attribute; of a repeated one the last wins, as in the kernel.
+    fn find(&self, kind: u16) -> Option<&[u8]> {
+        self.attributes.iter().rev().find(|a| a.kind == kind).map(|a| a.value.as_slice())
+    }
+
+    /// Text of the attribute, without the closing NUL.
+    fn text(&self, kind: u16, name: &str) -> Result<Option<String>, Refusal> {
+        let Some(bytes) = self.find(kind) else {
+            return Ok(None);
+        };
+        let text = bytes
+            .strip_suffix(&[0])
+            .filter(|text| text.len() <= TEXT_BYTES_MAX && !text.contains(&0))
+            .and_then(|text| std::str::from_utf8(text).ok())
+            .ok_or_else(|| Refusal::new(Errno::INVAL, format!("attribute {name} is not a text")))?;
+        Ok(Some(text.to_owned()))
+    }
+}
+
+/// One attribute: number without flag bits, and value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Attribute {
+    kind: u16,
+    value: Vec<u8>,
+}
+
+impl Attribute {
+    fn new(kind: u16, value: Vec<u8>) -> Attribute {
+        Attribute { kind, value }
+    }
+}
+
+impl Nla for Attribute {
+    fn value_len(&self) -> usize {
+        self.value.len()
+    }
+
+    fn kind(&self) -> u16 {
+        self.kind
+    }
+
+    fn emit_value(&self, buffer: &mut [u8]) {
+        buffer.copy_from_slice(&self.value);
+    }
+}
+
+impl GenlFamily for Body {
+    fn family_name() -> &'static str {
+        "WEIR"
+    }
+
+    fn family_id(&self) -> u16 {
+        FAMILY_ID
+    }
+
+    fn command(&self) -> u8 {
+        self.command
+    }
+
+    fn version(&self) -> u8 {
+        FAMILY_VERSION
+    }
+}
+
+impl Emitable for Body {
+    fn buffer_len(&self) -> usize {
+        self.attributes.as_slice().buffer_len()
+    }
+
+    fn emit(&self, buffer: &mut [u8]) {
+        self.attributes.as_slice().emit(buffer);
+    }
+}
+
+impl ParseableParametrized<[u8], GenlHeader> for Body {
+    /// Attributes up to the first that is malformed; what is left over is ignored, as in the kernel.
+    fn parse_with_param(bytes: &[u8], header: GenlHeader) -> Result<Body, DecodeError> {
+        let attributes = NlasIterator::new(bytes)
+            .map_while(Result::ok)
+            .map(|a| Attribute::new(a.kind(), a.value().to_vec()))
+            .collect();
+        Ok(Body { command: header.cmd, attributes })
+    }
+}
+
+/// Header of an answer: the request's sequence number and port id, which clients compare.
+fn reply_header(to: &NetlinkHeader, flags: u16) -> NetlinkHeader {
+    let mut header = NetlinkHeader::default();
+    header.flags = flags;
+    header.sequence_number = to.sequence_number;
+    header.port_number = to.port_number;
+    header
+}
+
+fn encode_body(mut header: NetlinkHeader, body: Body) -> Vec<u8> {
+    header.message_type = FAMILY_ID;
+    encode(header, NetlinkPayload::InnerMessage(GenlMessage::from_payload(body)))
+}
+
+fn encode(header: NetlinkHeader, payload: NetlinkPayload<GenlMessage<Body>>) -> Vec<u8> {
+    let mut message = NetlinkMessage::new(header, payload);
+    message.finalize();
+    let mut bytes = vec![0; message.buffer_len()];
+    message.serialize(&mut bytes);
+    bytes
+}
+
+fn text_attribute(kind: u16, text: &str) -> Attribute {
+    let mut value = text.as_bytes().to_vec();
+    value.push(0);
+    Attribute::new(kind, value)
+}
+
+/// Text of an extended acknowledgement, after the request's header or the whole request.
+fn reason(flags: u16, after_code: &[u8]) -> String {
+    let request_bytes = NetlinkBuffer::new_checked(after_code).map_or(0, |request| request.length() as usize);
+    let skip = if flags & NLM_F_CAPPED != 0 { HEADER_BYTES } else { request_bytes.next_multiple_of(4) };
+    let rest = after_code.get(skip..).unwrap_or_default();
+    NlasIterator::new(rest)
+        .map_while(Result::ok)
+        .find(|a| flags & NLM_F_ACK_TLVS != 0 && a.kind() == ERROR_ATTR_TEXT)
+        .map(|a| String::from_utf8_lossy(a.value()).trim_end_matches('\0').to_owned())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,2 @@
+//! The control socket.
+pub mod codec;

@@ -1,0 +1,3 @@
+//! The `weir` program.
+#![forbid(unsafe_code)]
+fn main() {}
