@@ -1,0 +1,57 @@
+# Weir: everything a newcomer types. `make help` lists the targets.
+#
+# `setup` installs what is missing and costs half a second when nothing is; `demo`, `test` and the
+# others call it first. Namespaces and huge pages need root; without it those tests skip themselves.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+KEEP ?=
+ROWS ?=
+QUICK ?=
+
+CARGO ?= cargo
+export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
+
+# Huge pages of 2 MiB that tests and benchmarks may use; given back at the end.
+TEST_PAGES := 128
+BENCH_PAGES := 768
+
+.PHONY: help setup build demo test check bench soak install clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## install by name what this machine lacks (Debian 12; needs root only if something is missing)
+	@.ci/setup
+
+build: setup ## the daemon and the demo's helper, release profile
+	$(CARGO) build --release -p control -p tests --bin weir --bin udp-peer
+
+demo: build ## a client, the balancer and four servers in namespaces, with real traffic (KEEP=1 leaves it up)
+	@KEEP='$(KEEP)' tests/demo/demo.sh
+
+test: build ## all tests; as root also those in network namespaces and on huge pages
+	@.ci/with-hugepages $(TEST_PAGES) .ci/test
+
+check: setup ## formatting, lints, documentation, then all tests
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps --document-private-items
+	@$(MAKE) --no-print-directory test
+
+bench: setup ## nanoseconds a packet against DPDK's testpmd (ROWS=pattern, QUICK=1)
+	$(CARGO) build --release -p tests --bin bench
+	@ROWS='$(ROWS)' QUICK='$(QUICK)' .ci/with-hugepages $(BENCH_PAGES) target/release/bench
+
+soak: build ## the tests that take minutes: long runs, throughput beside testpmd
+	@WEIR_SOAK=1 .ci/with-hugepages $(TEST_PAGES) .ci/test
+
+install: build ## the daemon and its unit under PREFIX (/usr/local), DESTDIR in front
+	install -D -m 755 target/release/weir '$(DESTDIR)$(PREFIX)/bin/weir'
+	install -D -m 644 -t '$(DESTDIR)$(PREFIX)/share/doc/weir' README.md CHANGELOG.md LICENSE LICENSE-APACHE LICENSE-MIT
+
+clean: ## remove what was built
+	$(CARGO) clean
