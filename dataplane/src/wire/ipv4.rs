@@ -228,15 +228,22 @@ pub fn check(packet: &[u8], verify: bool) -> Result<Lengths, Error> {
         let good = if lengths.header == LEN {
             checksum::sum(view.0) == 0xffff
         } else {
-            packet
-                .get(..lengths.header)
-                .is_some_and(|header| checksum::sum(header) == 0xffff)
+            options_checksum_valid(packet, lengths.header)
         };
         if !good {
             return Err(Error::Checksum);
         }
     }
     Ok(lengths)
+}
+
+/// Is the check over a header with options good? Out of line: few packets have any.
+#[cold]
+#[inline(never)]
+fn options_checksum_valid(packet: &[u8], header_len: usize) -> bool {
+    packet
+        .get(..header_len)
+        .is_some_and(|header| checksum::sum(header) == 0xffff)
 }
 
 /// May a packet from the wire carry this source? Not "this network", loopback, multicast or the limited
