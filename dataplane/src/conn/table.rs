@@ -1,0 +1,450 @@
+//! Connections and the index that finds them by flow.
+//!
+//! Two fixed arrays, allocated once. **Records** hold the connections; a slot is free, or in use
+//! from [`ConnTable::insert`] to [`ConnTable::remove`]. The **index** is an array of buckets of one
+//! cache line: seven entries of a 32-bit tag (upper half of the flow's hash, never 0) and a slot
+//! with the direction in its top bit, two entries for each connection. The lower half of the hash
+//! chooses the home bucket. An entry that finds its home full goes to the next bucket with room,
+//! and every bucket it passed counts it; a search goes on to the next bucket only while that count
+//! is not 0, and removal takes it back, so there are no tombstones and nothing is ever rebuilt.
+//! At the configured maximum 70 % of the entries are in use and about one bucket in eight has
+//! been passed by somebody.
+//!
+//! Of equal flows a search finds replies before requests and newer connections before older ones;
+//! an older one is found again when the newer goes (kernel IPVS asks for replies first, and inserts
+//! at the front of its chains).
+//!
+//! For a burst the steps are staged so that cache misses overlap: hash all,
+//! [`ConnTable::prefetch_bucket`] all, [`ConnTable::prefetch_record`] all, [`ConnTable::lookup`].
+//!
+//! The table belongs to one worker. Nothing allocates after [`ConnTable::new`].
+
+use std::ops::Range;
+
+use thiserror::Error;
+use zerocopy::FromZeros;
+
+use super::record::{Direction, Record};
+use super::slab::Slab;
+use crate::hash::{FlowHasher, FlowKey, HashFlow};
+
+/// Index entries of one bucket; the place of the eighth holds the overflow count.
+const ENTRIES: usize = 7;
+
+/// Share of the index entries in use when the table is full, in percent. Fuller means more second
+/// buckets per search (Poisson: at 70 % a bucket's home entries exceed 7 in 12 % of all buckets),
+/// emptier means more memory: 70 % makes 26 bytes of index a connection, 90 with its record.
+const LOAD_PERCENT: usize = 70;
+
+/// Most connections of one table: slots share a word with the direction bit and the timer lists'
+/// heads with the slots.
+pub const MAX_CONNS: usize = 1 << 30;
+
+/// Direction bit of an entry: set for replies.
+const REPLY: u32 = 1 << 31;
+
+/// No slot: the end of the free list and of a timer list.
+pub(super) const NIL: u32 = u32::MAX;
+
+/// The place of a connection in its table. Valid until that connection is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Slot(pub(super) u32);
+
+impl Slot {
+    /// Position in the table, below its capacity.
+    pub fn index(self) -> u32 {
+        self.0
+    }
+}
+
+/// The table holds as many connections as it was made for. Nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("connection table is full")]
+pub struct TableFull;
+
+/// A table could not be made.
+#[derive(Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum TableError {
+    /// More connections than a slot number can hold.
+    #[error("{requested} connections are more than the {MAX_CONNS} of one table")]
+    TooMany {
+        /// Connections asked for.
+        requested: usize,
+    },
+    /// The system has not got the memory.
+    #[error("no memory for {requested} connections ({bytes} bytes)")]
+    NoMemory {
+        /// Connections asked for.
+        requested: usize,
+        /// What they would have taken.
+        bytes: usize,
+    },
+}
+
+/// Seven entries and the number of entries that passed this bucket on their way from home.
+#[derive(Clone, Copy, FromZeros)]
+#[repr(C, align(64))]
+struct Bucket {
+    tags: [u32; 8],
+    slots: [u32; 8],
+}
+
+const _: () = assert!(size_of::<Bucket>() == 64 && ENTRIES == 7);
+
+impl Bucket {
+    /// Bit `i` is set where entry `i` has `tag`; tag 0 finds the free entries.
+    #[inline(always)]
+    fn matches(&self, tag: u32) -> u32 {
+        let mut mask = 0;
+        for (i, &t) in self.tags.iter().enumerate() {
+            mask |= u32::from(t == tag) << i;
+        }
+        mask & ((1 << ENTRIES) - 1)
+    }
+
+    #[inline(always)]
+    fn passed(&self) -> u32 {
+        self.tags[ENTRIES]
+    }
+}
+
+/// An entry's place in the index.
+#[derive(Clone, Copy)]
+struct Place {
+    bucket: usize,
+    entry: usize,
+}
+
+/// A fixed number of connections, found by flow. See the module's page for the layout.
+pub struct ConnTable<H = FlowHasher> {
+    buckets: Slab<Bucket>,
+    pub(super) records: Slab<Record>,
+    hasher: H,
+    /// First free record of those that were in use before, or [`NIL`].
+    free: u32,
+    /// Records from here on were never used.
+    fresh: u32,
+    len: u32,
+}
+
+impl<H: HashFlow> ConnTable<H> {
+    /// An empty table for `max` connections; control, at start.
+    ///
+    /// `prefault` touches every page now, so that no packet pays for it later. Fails when `max` is
+    /// above [`MAX_CONNS`] or the memory is not to be had; nothing is left allocated then.
+    pub fn new(max: usize, hasher: H, prefault: bool) -> Result<Self, TableError> {
+        if max > MAX_CONNS {
+            return Err(TableError::TooMany { requested: max });
+        }
+        let buckets = (2 * max * 100).div_ceil(ENTRIES * LOAD_PERCENT).max(1);
+        let bytes = max * size_of::<Record>() + buckets * size_of::<Bucket>();
+        let no_memory = || TableError::NoMemory { requested: max, bytes };
+        Ok(ConnTable {
+            buckets: Slab::new(buckets, prefault).ok_or_else(no_memory)?,
+            records: Slab::new(max, prefault).ok_or_else(no_memory)?,
+            hasher,
+            free: NIL,
+            fresh: 0,
+            len: 0,
+        })
+    }
+
+    /// The hash that the other calls want as `hash`. Hot.
+    #[inline(always)]
+    pub fn hash(&self, key: &FlowKey) -> u64 {
+        self.hasher.hash(key)
+    }
+
+    /// Starts to load the home bucket of `hash`. Hot, first stage.
+    #[inline(always)]
+    pub fn prefetch_bucket(&self, hash: u64) {
+        prefetch(&self.buckets[self.home(hash)]);
+    }
+
+    /// Starts to load the records that a lookup of `hash` is going to compare: none for most unknown
+    /// flows, one for most known ones. Hot, second stage.
+    #[inline(always)]
+    pub fn prefetch_record(&self, hash: u64) {
+        let home = self.home(hash);
+        let bucket = &self.buckets[home];
+        let mut mask = bucket.matches(tag(hash));
+        if mask == 0 && bucket.passed() > 0 {
+            prefetch(&self.buckets[self.after(home)]);
+        }
+        while mask != 0 {
+            let word = bucket.slots[mask.trailing_zeros() as usize & ENTRIES];
+            if let Some(record) = self.records.get((word & !REPLY) as usize) {
+                prefetch(record);
+            }
+            mask &= mask - 1;
+        }
+    }
+
+    /// The connection `key` belongs to, and in which direction. Hot, last stage.
+    ///
+    /// `hash` is this table's hash of `key`.
+    #[inline(always)]
+    pub fn lookup(&self, hash: u64, key: &FlowKey) -> Option<(Slot, Direction)> {
+        let tag = tag(hash);
+        let mut at = self.home(hash);
+        for _ in 0..self.buckets.len() {
+            let bucket = &self.buckets[at];
+            let mut mask = bucket.matches(tag);
+            while mask != 0 {
+                let word = bucket.slots[mask.trailing_zeros() as usize & ENTRIES];
+                if self.shows(word, key) {
+                    return Some((Slot(word & !REPLY), direction(word)));
+                }
+                mask &= mask - 1;
+            }
+            if bucket.passed() == 0 {
+                return None;
+            }
+            at = self.after(at);
+        }
+        None
+    }
+
+    /// Takes `record` in and makes both its flows known, before all older connections with the same.
+    /// Worker, for each new connection.
+    pub fn insert(&mut self, record: Record) -> Result<Slot, TableFull> {
+        let slot = if self.free != NIL {
+            let slot = self.free;
+            self.free = self.records[slot as usize].next;
+            slot
+        } else if (self.fresh as usize) < self.records.len() {
+            self.fresh += 1;
+            self.fresh - 1
+        } else {
+            return Err(TableFull);
+        };
+        let place = &mut self.records[slot as usize];
+        *place = record;
+        place.set_hashed(true);
+        place.next = NIL;
+        place.prev = NIL;
+        self.len += 1;
+        for direction in [Direction::Request, Direction::Reply] {
+            self.enter(&record.key(direction), word(Slot(slot), direction));
+        }
+        Ok(Slot(slot))
+    }
+
+    /// Forgets the connection at `slot` and frees the slot; false if it holds none. Its timer must
+    /// have been stopped ([`super::Conns::remove`] does both). Worker.
+    pub fn remove(&mut self, slot: Slot) -> bool {
+        let Some(&record) = self.records.get(slot.0 as usize) else {
+            return false;
+        };
+        if !record.has(super::record::flag::HASHED) {
+            return false;
+        }
+        for direction in [Direction::Request, Direction::Reply] {
+            self.leave(&record.key(direction), word(slot, direction));
+        }
+        let place = &mut self.records[slot.0 as usize];
+        place.set_hashed(false);
+        place.next = self.free;
+        self.free = slot.0;
+        self.len -= 1;
+        true
+    }
+
+    /// The record at `slot`. Hot.
+    ///
+    /// A slot kept past its connection's removal shows whatever lives there now.
+    #[inline(always)]
+    pub fn get(&self, slot: Slot) -> &Record {
+        &self.records[slot.0 as usize]
+    }
+
+    /// The record at `slot`, to be changed. Hot.
+    #[inline(always)]
+    pub fn get_mut(&mut self, slot: Slot) -> &mut Record {
+        &mut self.records[slot.0 as usize]
+    }
+
+    /// Connections in use.
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Is there no connection?
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Most connections this table holds.
+    pub fn capacity(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Bytes of both arrays.
+    pub fn memory_bytes(&self) -> usize {
+        self.records.len() * size_of::<Record>() + self.buckets.len() * size_of::<Bucket>()
+    }
+
+    /// Slots from here on were never used: the end for a cursor over [`ConnTable::used`].
+    pub fn high_water(&self) -> u32 {
+        self.fresh
+    }
+
+    /// The slots in use within `window`, ascending. For dumps: a cursor moves window by window up to
+    /// [`ConnTable::high_water`], so that one call's work is bounded. A connection that lives through
+    /// the whole dump is seen exactly once.
+    pub fn used(&self, window: Range<u32>) -> impl Iterator<Item = Slot> {
+        let end = window.end.min(self.fresh);
+        let used = |&slot: &u32| self.records[slot as usize].has(super::record::flag::HASHED);
+        (window.start..end).filter(used).map(Slot)
+    }
+
+    /// Puts an entry for `key` into the index. There is room: the index has 1 / 0.7 times the
+    /// entries that all records need.
+    fn enter(&mut self, key: &FlowKey, word: u32) {
+        let hash = self.hash(key);
+        let tag = tag(hash);
+        // `carried` is the entry still to be placed. Up to the first free place it changes places
+        // with each equal one that must come after it, which moves them all back by one.
+        let mut carried = word;
+        let mut at = self.home(hash);
+        let free = loop {
+            let vacant = self.buckets[at].matches(0);
+            let end = vacant.trailing_zeros();
+            let mut mask = self.buckets[at].matches(tag) & below(end);
+            while mask != 0 {
+                let entry = mask.trailing_zeros() as usize & ENTRIES;
+                let there = self.buckets[at].slots[entry];
+                if self.shows(there, key) && goes_before(carried, there) {
+                    self.buckets[at].slots[entry] = carried;
+                    carried = there;
+                }
+                mask &= mask - 1;
+            }
+            if vacant != 0 {
+                break Place { bucket: at, entry: end as usize & ENTRIES };
+            }
+            self.buckets[at].tags[ENTRIES] += 1;
+            at = self.after(at);
+        };
+        self.buckets[free.bucket].tags[free.entry] = tag;
+        self.buckets[free.bucket].slots[free.entry] = carried;
+        if carried == word && direction(word) == Direction::Request {
+            self.let_replies_pass(key, tag, free);
+        }
+    }
+
+    /// Moves the request at `place` behind the replies of the same flow that come later in the scan:
+    /// the free place it got may have been before them.
+    fn let_replies_pass(&mut self, key: &FlowKey, tag: u32, mut place: Place) {
+        let mut at = place.bucket;
+        let mut mask = self.buckets[at].matches(tag) & !below(place.entry as u32 + 1);
+        for _ in 0..self.buckets.len() {
+            while mask != 0 {
+                let entry = mask.trailing_zeros() as usize & ENTRIES;
+                let there = self.buckets[at].slots[entry];
+                if self.shows(there, key) {
+                    if direction(there) == Direction::Request {
+                        return;
+                    }
+                    self.buckets[at].slots[entry] = self.buckets[place.bucket].slots[place.entry];
+                    self.buckets[place.bucket].slots[place.entry] = there;
+                    place = Place { bucket: at, entry };
+                }
+                mask &= mask - 1;
+            }
+            if self.buckets[at].passed() == 0 {
+                return;
+            }
+            at = self.after(at);
+            mask = self.buckets[at].matches(tag);
+        }
+    }
+
+    /// Takes the entry `word` of `key` out of the index.
+    fn leave(&mut self, key: &FlowKey, word: u32) {
+        let hash = self.hash(key);
+        let home = self.home(hash);
+        let Some(found) = self.place_of(home, tag(hash), word) else {
+            return;
+        };
+        self.buckets[found.bucket].tags[found.entry] = 0;
+        let mut at = home;
+        while at != found.bucket {
+            self.buckets[at].tags[ENTRIES] -= 1;
+            at = self.after(at);
+        }
+    }
+
+    fn place_of(&self, home: usize, tag: u32, word: u32) -> Option<Place> {
+        let mut at = home;
+        for _ in 0..self.buckets.len() {
+            let bucket = &self.buckets[at];
+            let mut mask = bucket.matches(tag);
+            while mask != 0 {
+                let entry = mask.trailing_zeros() as usize & ENTRIES;
+                if bucket.slots[entry] == word {
+                    return Some(Place { bucket: at, entry });
+                }
+                mask &= mask - 1;
+            }
+            if bucket.passed() == 0 {
+                return None;
+            }
+            at = self.after(at);
+        }
+        None
+    }
+
+    /// Home bucket: the lower half of the hash, scaled to the number of buckets.
+    #[inline(always)]
+    fn home(&self, hash: u64) -> usize {
+        (((hash & 0xffff_ffff) * self.buckets.len() as u64) >> 32) as usize
+    }
+
+    #[inline(always)]
+    fn after(&self, bucket: usize) -> usize {
+        if bucket + 1 == self.buckets.len() { 0 } else { bucket + 1 }
+    }
+
+    /// Does the connection and direction of entry `word` show `key`?
+    #[inline(always)]
+    fn shows(&self, word: u32, key: &FlowKey) -> bool {
+        let record = &self.records[(word & !REPLY) as usize];
+        record.key(direction(word)) == *key
+    }
+}
+
+/// Tag of a hash: its upper half, but never 0, which marks a free entry.
+#[inline(always)]
+fn tag(hash: u64) -> u32 {
+    ((hash >> 32) as u32).max(1)
+}
+
+#[inline(always)]
+fn word(slot: Slot, direction: Direction) -> u32 {
+    match direction {
+        Direction::Request => slot.0,
+        Direction::Reply => slot.0 | REPLY,
+    }
+}
+
+#[inline(always)]
+fn direction(word: u32) -> Direction {
+    if word & REPLY == 0 { Direction::Request } else { Direction::Reply }
+}
+
+/// Of two entries of the same flow, does the newer one `new` belong before `old`?
+fn goes_before(new: u32, old: u32) -> bool {
+    direction(new) == Direction::Reply || direction(old) == Direction::Request
+}
+
+/// The bits below `bit`.
+#[inline(always)]
+fn below(bit: u32) -> u32 {
+    1u32.checked_shl(bit).map_or(u32::MAX, |b| b - 1)
+}
+
+/// Asks for the cache line of `line`.
+#[inline(always)]
+fn prefetch<T>(_line: &T) {}

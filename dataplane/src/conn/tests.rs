@@ -1,0 +1,3 @@
+mod state;
+mod table;
+mod wheel;
