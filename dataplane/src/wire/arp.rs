@@ -71,13 +71,7 @@ impl Repr {
     /// Asks who has `target_ip`.
     #[must_use]
     pub const fn request(sender_mac: Mac, sender_ip: u32, target_ip: u32) -> Self {
-        Self {
-            operation: Operation::Request,
-            sender_mac,
-            sender_ip,
-            target_mac: Mac::ZERO,
-            target_ip,
-        }
+        Self { operation: Operation::Request, sender_mac, sender_ip, target_mac: Mac::ZERO, target_ip }
     }
 
     /// Answers `request`: the address it asks for is at `mac`.
@@ -160,10 +154,7 @@ mod tests {
     #[test]
     fn gratuitous_asks_for_itself() {
         let repr = Repr::gratuitous(US, 7);
-        assert_eq!(
-            (repr.operation, repr.sender_ip, repr.target_ip),
-            (Operation::Request, 7, 7)
-        );
+        assert_eq!((repr.operation, repr.sender_ip, repr.target_ip), (Operation::Request, 7, 7));
     }
 
     #[test]

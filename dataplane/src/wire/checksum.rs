@@ -72,10 +72,7 @@ pub fn pseudo(src: u32, dst: u32, protocol: u8, length: u16) -> u16 {
 #[inline]
 #[must_use]
 pub fn transport(src: u32, dst: u32, protocol: u8, segment: &[u8]) -> u16 {
-    !add(
-        pseudo(src, dst, protocol, segment.len() as u16),
-        sum(segment),
-    )
+    !add(pseudo(src, dst, protocol, segment.len() as u16), sum(segment))
 }
 
 /// Delta of a 16-bit word.
@@ -117,11 +114,7 @@ pub const fn adjust(check: u16, old: u16, new: u16) -> u16 {
 #[inline(always)]
 #[must_use]
 pub const fn apply_udp(check: u16, delta: u16) -> u16 {
-    if check == 0 {
-        0
-    } else {
-        udp_nonzero(apply(check, delta))
-    }
+    if check == 0 { 0 } else { udp_nonzero(apply(check, delta)) }
 }
 
 /// A computed UDP check as it goes on the wire: 0 becomes 0xffff.
@@ -166,10 +159,7 @@ mod tests {
 
     #[test]
     fn rfc_1071_example() {
-        assert_eq!(
-            sum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]),
-            0xddf2
-        );
+        assert_eq!(sum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), 0xddf2);
         assert_eq!(sum(&[]), 0);
     }
 

@@ -141,11 +141,7 @@ pub struct Payload {
 pub fn payload(frame: &[u8]) -> Option<Payload> {
     let ethertype = Header::at(frame)?.ethertype();
     if ethertype != VLAN {
-        return Some(Payload {
-            vlan: None,
-            ethertype,
-            offset: LEN,
-        });
+        return Some(Payload { vlan: None, ethertype, offset: LEN });
     }
     let tagged: &[u8; LEN + TAG_LEN] = frame.first_chunk()?;
     Some(Payload {
@@ -157,23 +153,14 @@ pub fn payload(frame: &[u8]) -> Option<Payload> {
 
 #[inline(always)]
 fn mac(bytes: &[u8; LEN], at: usize) -> Mac {
-    Mac([
-        bytes[at],
-        bytes[at + 1],
-        bytes[at + 2],
-        bytes[at + 3],
-        bytes[at + 4],
-        bytes[at + 5],
-    ])
+    Mac([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3], bytes[at + 4], bytes[at + 5]])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const FRAME: [u8; 20] = [
-        2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0xfe, 0x08, 0x00, 0x45, 0, 0, 1, 2, 3,
-    ];
+    const FRAME: [u8; 20] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0xfe, 0x08, 0x00, 0x45, 0, 0, 1, 2, 3];
 
     #[test]
     fn fields_are_where_they_are() {
@@ -193,10 +180,7 @@ mod tests {
     #[test]
     fn payload_behind_tags() {
         let plain = payload(&FRAME).unwrap();
-        assert_eq!(
-            (plain.vlan, plain.ethertype, plain.offset),
-            (None, IPV4, 14)
-        );
+        assert_eq!((plain.vlan, plain.ethertype, plain.offset), (None, IPV4, 14));
 
         let mut tagged = FRAME;
         tagged[12..18].copy_from_slice(&[0x81, 0x00, 0xe0, 0x64, 0x08, 0x06]);

@@ -124,10 +124,7 @@ pub fn checksum_valid(message: &[u8]) -> bool {
 #[inline(always)]
 #[must_use]
 pub const fn is_error(kind: u8) -> bool {
-    matches!(
-        kind,
-        UNREACHABLE | SOURCE_QUENCH | REDIRECT | TIME_EXCEEDED | PARAMETER_PROBLEM
-    )
+    matches!(kind, UNREACHABLE | SOURCE_QUENCH | REDIRECT | TIME_EXCEEDED | PARAMETER_PROBLEM)
 }
 
 /// What an error says.
@@ -194,13 +191,7 @@ pub fn may_report(packet: &[u8]) -> bool {
 /// identification of the new packet; `source` an address of ours. `None`: `out` cannot hold the headers
 /// and one quoted header, or `packet` is none.
 #[must_use]
-pub fn error(
-    out: &mut [u8],
-    packet: &[u8],
-    problem: Problem,
-    source: u32,
-    id: u16,
-) -> Option<usize> {
+pub fn error(out: &mut [u8], packet: &[u8], problem: Problem, source: u32, id: u16) -> Option<usize> {
     const HEADERS: usize = ipv4::LEN + LEN;
     let offender = ipv4::Header::at(packet)?;
     let room = out.len().min(ERROR_MAX).checked_sub(HEADERS)?;
@@ -258,8 +249,7 @@ pub fn echo_reply(packet: &mut [u8], id: u16) -> bool {
     if !checksum_valid(message) {
         return false;
     }
-    let (Some(mut ip), Some(mut icmp)) = (ipv4::Header::at_mut(head), Header::at_mut(message))
-    else {
+    let (Some(mut ip), Some(mut icmp)) = (ipv4::Header::at_mut(head), Header::at_mut(message)) else {
         return false;
     };
     if icmp.kind() != ECHO_REQUEST {

@@ -6,9 +6,9 @@ use super::*;
 
 /// 198.51.100.10:40000 → 203.0.113.10:80, SYN, TTL 1.
 const OFFENDER: [u8; 44] = [
-    0x45, 0x00, 0x00, 0x2c, 0x12, 0x34, 0x40, 0x00, 0x01, 0x06, 0x01, 0x50, 0xc6, 0x33, 0x64, 0x0a,
-    0xcb, 0x00, 0x71, 0x0a, 0x9c, 0x40, 0x00, 0x50, 0x11, 0x11, 0x11, 0x11, 0x00, 0x00, 0x00, 0x00,
-    0x60, 0x02, 0xff, 0xff, 0x73, 0x2b, 0x00, 0x00, 0x02, 0x04, 0x05, 0xb4,
+    0x45, 0x00, 0x00, 0x2c, 0x12, 0x34, 0x40, 0x00, 0x01, 0x06, 0x01, 0x50, 0xc6, 0x33, 0x64, 0x0a, 0xcb,
+    0x00, 0x71, 0x0a, 0x9c, 0x40, 0x00, 0x50, 0x11, 0x11, 0x11, 0x11, 0x00, 0x00, 0x00, 0x00, 0x60, 0x02,
+    0xff, 0xff, 0x73, 0x2b, 0x00, 0x00, 0x02, 0x04, 0x05, 0xb4,
 ];
 const VIP: u32 = 0xcb00_710a;
 const CLIENT: u32 = 0xc633_640a;
@@ -18,8 +18,8 @@ fn time_exceeded_byte_for_byte() {
     let mut out = [0xaa; ERROR_MAX];
     let len = error(&mut out, &OFFENDER, Problem::TtlExceeded, VIP, 0).unwrap();
     let expected = [
-        0x45, 0xc0, 0x00, 0x48, 0x00, 0x00, 0x00, 0x00, 0x40, 0x01, 0x13, 0xad, 0xcb, 0x00, 0x71,
-        0x0a, 0xc6, 0x33, 0x64, 0x0a, 0x0b, 0x00, 0x5b, 0x67, 0, 0, 0, 0,
+        0x45, 0xc0, 0x00, 0x48, 0x00, 0x00, 0x00, 0x00, 0x40, 0x01, 0x13, 0xad, 0xcb, 0x00, 0x71, 0x0a, 0xc6,
+        0x33, 0x64, 0x0a, 0x0b, 0x00, 0x5b, 0x67, 0, 0, 0, 0,
     ];
     assert_eq!(out[..28], expected);
     assert_eq!(out[28..len], OFFENDER);
@@ -46,10 +46,7 @@ fn quote_ends_at_576_bytes_and_at_the_buffer() {
     assert_eq!(error(&mut out, &packet, problem, VIP, 7), Some(576));
     assert_eq!(ipv4::check(&out, true).unwrap().total, 576);
     let ip = ipv4::Header::at(&out).unwrap();
-    assert_eq!(
-        (ip.tos(), ip.id(), ip.ttl(), ip.fragment()),
-        (0xde, 7, 64, 0)
-    );
+    assert_eq!((ip.tos(), ip.id(), ip.ttl(), ip.fragment()), (0xde, 7, 64, 0));
     let icmp = Header::at(&out[20..]).unwrap();
     assert_eq!((icmp.kind(), icmp.code(), icmp.rest()), (3, 4, 1400));
     assert!(checksum_valid(&out[20..576]));
@@ -76,16 +73,8 @@ fn may_report_table() {
         ("first fragment", edit(&[(6, 0x20)]), true),
         ("later fragment", edit(&[(7, 1)]), false),
         ("to a group", edit(&[(16, 0xe0)]), false),
-        (
-            "to all",
-            edit(&[(16, 0xff), (17, 0xff), (18, 0xff), (19, 0xff)]),
-            false,
-        ),
-        (
-            "from nobody",
-            edit(&[(12, 0), (13, 0), (14, 0), (15, 0)]),
-            false,
-        ),
+        ("to all", edit(&[(16, 0xff), (17, 0xff), (18, 0xff), (19, 0xff)]), false),
+        ("from nobody", edit(&[(12, 0), (13, 0), (14, 0), (15, 0)]), false),
         ("from a group", edit(&[(12, 0xe1)]), false),
         ("echo request", edit(&[(9, 1), (20, 8)]), true),
         ("unreachable", edit(&[(9, 1), (20, 3)]), false),
@@ -165,12 +154,8 @@ proptest! {
 fn what_is_no_whole_echo_request_is_left_alone() {
     let good = echo_request(b"hello", 0);
     // Echo reply with a matching check, broken check, fragment, other protocol.
-    let edits: [&[(usize, u8)]; 4] = [
-        &[(20, 0), (22, good[22].wrapping_add(8))],
-        &[(22, !good[22])],
-        &[(6, 0x20)],
-        &[(9, 17)],
-    ];
+    let edits: [&[(usize, u8)]; 4] =
+        [&[(20, 0), (22, good[22].wrapping_add(8))], &[(22, !good[22])], &[(6, 0x20)], &[(9, 17)]];
     for edit in edits {
         let mut packet = good.clone();
         for &(at, value) in edit {

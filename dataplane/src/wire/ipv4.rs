@@ -213,10 +213,7 @@ pub struct Lengths {
 #[inline(always)]
 pub fn check(packet: &[u8], verify: bool) -> Result<Lengths, Error> {
     let view = Header::at(packet).ok_or(Error::Malformed)?;
-    let lengths = Lengths {
-        header: view.header_len(),
-        total: usize::from(view.total_len()),
-    };
+    let lengths = Lengths { header: view.header_len(), total: usize::from(view.total_len()) };
     if view.version() != 4
         || lengths.header < LEN
         || lengths.total < lengths.header
@@ -241,9 +238,7 @@ pub fn check(packet: &[u8], verify: bool) -> Result<Lengths, Error> {
 #[cold]
 #[inline(never)]
 fn options_checksum_valid(packet: &[u8], header_len: usize) -> bool {
-    packet
-        .get(..header_len)
-        .is_some_and(|header| checksum::sum(header) == 0xffff)
+    packet.get(..header_len).is_some_and(|header| checksum::sum(header) == 0xffff)
 }
 
 /// May a packet from the wire carry this source? Not "this network", loopback, multicast or the limited
@@ -339,8 +334,8 @@ mod tests {
 
     /// 198.51.100.10 → 203.0.113.10, TCP, TTL 64, DF, ID 0x1234.
     const REQUEST: [u8; LEN] = [
-        0x45, 0x00, 0x00, 0x2c, 0x12, 0x34, 0x40, 0x00, 0x40, 0x06, 0xc2, 0x4f, 0xc6, 0x33, 0x64,
-        0x0a, 0xcb, 0x00, 0x71, 0x0a,
+        0x45, 0x00, 0x00, 0x2c, 0x12, 0x34, 0x40, 0x00, 0x40, 0x06, 0xc2, 0x4f, 0xc6, 0x33, 0x64, 0x0a, 0xcb,
+        0x00, 0x71, 0x0a,
     ];
     const REPR: Repr = Repr {
         tos: 0,
@@ -363,14 +358,8 @@ mod tests {
     fn fields_are_where_they_are() {
         let view = Header(&REQUEST);
         assert_eq!((view.version(), view.header_len(), view.tos()), (4, 20, 0));
-        assert_eq!(
-            (view.total_len(), view.id(), view.fragment()),
-            (44, 0x1234, DF)
-        );
-        assert_eq!(
-            (view.ttl(), view.protocol(), view.check()),
-            (64, TCP, 0xc24f)
-        );
+        assert_eq!((view.total_len(), view.id(), view.fragment()), (44, 0x1234, DF));
+        assert_eq!((view.ttl(), view.protocol(), view.check()), (64, TCP, 0xc24f));
         assert_eq!((view.src(), view.dst()), (REPR.src, REPR.dst));
         assert!(!view.is_fragment());
         let mut again = [0xff; LEN];
@@ -387,10 +376,7 @@ mod tests {
 
     #[test]
     fn check_table() {
-        let good = Ok(Lengths {
-            header: 20,
-            total: 44,
-        });
+        let good = Ok(Lengths { header: 20, total: 44 });
         let edit = |at: usize, value: u8| {
             let mut packet = packet();
             packet[at] = value;
@@ -400,47 +386,17 @@ mod tests {
         let table = [
             ("whole, padded", packet(), 60, true, good),
             ("whole, exact", packet(), 44, true, good),
-            (
-                "one byte missing",
-                packet(),
-                43,
-                true,
-                Err(Error::Malformed),
-            ),
+            ("one byte missing", packet(), 43, true, Err(Error::Malformed)),
             ("header cut", packet(), 19, true, Err(Error::Malformed)),
             ("nothing", packet(), 0, true, Err(Error::Malformed)),
             ("version 6", edit(0, 0x65), 60, true, Err(Error::Malformed)),
             ("IHL 4", edit(0, 0x44), 60, true, Err(Error::Malformed)),
-            (
-                "IHL past total",
-                edit(0, 0x4f),
-                60,
-                true,
-                Err(Error::Malformed),
-            ),
-            (
-                "total below header",
-                edit(3, 19),
-                60,
-                true,
-                Err(Error::Malformed),
-            ),
-            (
-                "total past frame",
-                edit(2, 1),
-                60,
-                true,
-                Err(Error::Malformed),
-            ),
+            ("IHL past total", edit(0, 0x4f), 60, true, Err(Error::Malformed)),
+            ("total below header", edit(3, 19), 60, true, Err(Error::Malformed)),
+            ("total past frame", edit(2, 1), 60, true, Err(Error::Malformed)),
             ("bad check", edit(10, 0xc3), 60, true, Err(Error::Checksum)),
             ("bad check, vouched for", edit(10, 0xc3), 60, false, good),
-            (
-                "IHL 6, check not over it",
-                edit(0, 0x46),
-                60,
-                true,
-                Err(Error::Checksum),
-            ),
+            ("IHL 6, check not over it", edit(0, 0x46), 60, true, Err(Error::Checksum)),
         ];
         for (what, packet, present, verify, expected) in table {
             assert_eq!(check(&packet[..present], verify), expected, "{what}");

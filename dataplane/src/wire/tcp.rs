@@ -196,9 +196,9 @@ mod tests {
 
     /// 198.51.100.10:40000 → 203.0.113.10:80, SYN with MSS 1460, under its IPv4 header.
     const SYN_PACKET: [u8; 44] = [
-        0x45, 0x00, 0x00, 0x2c, 0x12, 0x34, 0x40, 0x00, 0x40, 0x06, 0xc2, 0x4f, 0xc6, 0x33, 0x64,
-        0x0a, 0xcb, 0x00, 0x71, 0x0a, 0x9c, 0x40, 0x00, 0x50, 0x11, 0x11, 0x11, 0x11, 0x00, 0x00,
-        0x00, 0x00, 0x60, 0x02, 0xff, 0xff, 0x73, 0x2b, 0x00, 0x00, 0x02, 0x04, 0x05, 0xb4,
+        0x45, 0x00, 0x00, 0x2c, 0x12, 0x34, 0x40, 0x00, 0x40, 0x06, 0xc2, 0x4f, 0xc6, 0x33, 0x64, 0x0a, 0xcb,
+        0x00, 0x71, 0x0a, 0x9c, 0x40, 0x00, 0x50, 0x11, 0x11, 0x11, 0x11, 0x00, 0x00, 0x00, 0x00, 0x60, 0x02,
+        0xff, 0xff, 0x73, 0x2b, 0x00, 0x00, 0x02, 0x04, 0x05, 0xb4,
     ];
 
     #[test]
@@ -206,15 +206,9 @@ mod tests {
         let tcp = Header::at(&SYN_PACKET[20..]).unwrap();
         assert_eq!((tcp.sport(), tcp.dport()), (40000, 80));
         assert_eq!((tcp.seq(), tcp.ack()), (0x1111_1111, 0));
-        assert_eq!(
-            (tcp.header_len(), tcp.flags(), tcp.window()),
-            (24, SYN, 0xffff)
-        );
+        assert_eq!((tcp.header_len(), tcp.flags(), tcp.window()), (24, SYN, 0xffff));
         assert_eq!(tcp.check(), 0x732b);
-        assert_eq!(
-            checksum::transport(0xc633_640a, 0xcb00_710a, ipv4::TCP, &SYN_PACKET[20..]),
-            0
-        );
+        assert_eq!(checksum::transport(0xc633_640a, 0xcb00_710a, ipv4::TCP, &SYN_PACKET[20..]), 0);
     }
 
     #[test]
@@ -253,14 +247,8 @@ mod tests {
                 let ip = ipv4::Header::at(&out).unwrap();
                 assert_eq!(ipv4::check(&out, true).unwrap().total, 40);
                 assert_eq!((ip.src(), ip.dst()), (0xcb00_710a, 0xc633_640a));
-                assert_eq!(
-                    (ip.ttl(), ip.fragment(), ip.id(), ip.tos()),
-                    (64, ipv4::DF, 0, 0x1c)
-                );
-                assert_eq!(
-                    checksum::transport(ip.src(), ip.dst(), ipv4::TCP, &out[20..]),
-                    0
-                );
+                assert_eq!((ip.ttl(), ip.fragment(), ip.id(), ip.tos()), (64, ipv4::DF, 0, 0x1c));
+                assert_eq!(checksum::transport(ip.src(), ip.dst(), ipv4::TCP, &out[20..]), 0);
                 let tcp = Header::at(&out[20..]).unwrap();
                 assert_eq!((tcp.sport(), tcp.dport(), tcp.window()), (80, 40000, 0));
                 (tcp.seq(), tcp.ack(), tcp.flags())

@@ -129,10 +129,7 @@ mod tests {
     fn filled_check_as_the_kernel_sends_it() {
         let mut datagram = HELLO;
         fill_check(0xc633_640a, 0x0a00_0001, &mut datagram).unwrap();
-        assert_eq!(
-            Header(datagram.first_chunk::<LEN>().unwrap()).check(),
-            0xeb4d
-        );
+        assert_eq!(Header(datagram.first_chunk::<LEN>().unwrap()).check(), 0xeb4d);
     }
 
     proptest! {
