@@ -1,3 +1,4 @@
 //! Weir: control.
 #![forbid(unsafe_code)]
 pub mod api;
+pub mod show;

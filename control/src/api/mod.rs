@@ -1,2 +1,3 @@
 //! The control socket.
 pub mod codec;
+pub mod rows;

@@ -1,0 +1,291 @@
+//! Rows of the control family: what each reading command returns, and the JSON that `--json` prints.
+//!
+//! Model: a row is one JSON object; the `row` field names its kind where a listing has several kinds. Names
+//! are stable: counters end in `_total`, rates in `_per_second`, sizes and times carry their unit. An object
+//! is named by its one identity text (`tcp:198.51.100.1:80`, `10.0.0.11:8080`). The daemon writes rows on the
+//! control thread, clients read them; neither keeps them.
+//!
+//! A new figure is a new field with `#[serde(default)]`, so that an older daemon still answers a newer client.
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+
+/// Answer to HELLO.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HelloRow {
+    /// Name of the daemon, `weir`.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Version of the family's messages.
+    pub protocol: u8,
+    /// What the caller may do: `none`, `read` or `write`.
+    pub rights: String,
+}
+
+/// A row of `weir status`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "row", rename_all = "lowercase")]
+pub enum StatusRow {
+    /// The process; always the first row.
+    Daemon(DaemonRow),
+    /// One Ethernet port.
+    Port(PortRow),
+    /// One worker.
+    Worker(WorkerRow),
+    /// One fixed table.
+    Table(TableRow),
+    /// Something an operator should know.
+    Warning(WarningRow),
+}
+
+/// The process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DaemonRow {
+    /// Version of the program.
+    pub version: String,
+    /// Process id.
+    pub pid: u32,
+    /// Time since the start.
+    pub uptime_seconds: u64,
+    /// Configuration changes since the start; 0 is the start itself.
+    pub revision: u64,
+    /// Generation of the snapshot that was published last.
+    pub generation: u64,
+    /// File that the configuration came from.
+    pub config: String,
+    /// Path of the control socket.
+    pub socket: String,
+    /// Pages of packet memory: `huge` or `normal`.
+    pub pages: String,
+    /// Size of one such page.
+    pub page_bytes: u64,
+    /// Packet memory reserved at start.
+    pub memory_bytes: u64,
+    /// Memory of the process that is in RAM.
+    pub resident_bytes: u64,
+}
+
+/// One Ethernet port.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PortRow {
+    /// Name in the configuration.
+    pub port: String,
+    /// Device text of the configuration.
+    pub device: String,
+    /// Driver that serves it.
+    pub driver: String,
+    /// MAC address.
+    pub mac: String,
+    /// Whether the link is up.
+    pub link_up: bool,
+    /// Speed of the link, 0 when unknown.
+    pub link_mbps: u32,
+    /// Largest IP packet.
+    pub mtu_bytes: u16,
+    /// Own addresses with prefix.
+    pub addresses: Vec<String>,
+    /// Packets received by the device.
+    pub rx_packets_total: u64,
+    /// Packets sent by the device.
+    pub tx_packets_total: u64,
+    /// Bytes received by the device.
+    pub rx_bytes_total: u64,
+    /// Bytes sent by the device.
+    pub tx_bytes_total: u64,
+    /// Packets that were lost before us: the receive queue was full.
+    pub rx_missed_total: u64,
+    /// Packets that the device refused on receive.
+    pub rx_errors_total: u64,
+    /// Packets that the device failed to send.
+    pub tx_errors_total: u64,
+}
+
+/// One worker.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkerRow {
+    /// Number of the worker.
+    pub worker: usize,
+    /// CPU it is bound to.
+    pub cpu: usize,
+    /// `exclusive` or `shared`.
+    pub mode: String,
+    /// Whether the thread runs.
+    pub alive: bool,
+    /// Share of the last second that went into work, percent.
+    pub load_percent: f64,
+    /// Packets received.
+    pub rx_packets_total: u64,
+    /// Packets sent.
+    pub tx_packets_total: u64,
+    /// Packets dropped, all reasons.
+    pub drops_total: u64,
+    /// Connections in its table.
+    pub connections: u64,
+    /// Snapshot generation it works with.
+    pub generation: u64,
+}
+
+/// One table of fixed size.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TableRow {
+    /// Which: `connections`, `services`, `destinations`, `neighbours`, `mbufs`.
+    pub table: String,
+    /// Entries in use.
+    pub used: u64,
+    /// Entries there is room for.
+    pub size: u64,
+    /// Memory set aside for it; 0 when it is part of another figure.
+    pub reserved_bytes: u64,
+}
+
+/// Something an operator should know.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WarningRow {
+    /// What is seen.
+    pub seen: String,
+    /// What it likely means.
+    pub meaning: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+/// A row of `weir drops`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DropRow {
+    /// Name of the reason.
+    pub reason: String,
+    /// Packets dropped for it since the start.
+    pub drops_total: u64,
+    /// The same per second, over the last seconds.
+    pub drops_per_second: f64,
+    /// What happened, as a sentence.
+    pub sentence: String,
+}
+
+/// A row of `weir list`: head, then each service followed by its destinations, in the kernel's dump order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "row", rename_all = "lowercase")]
+pub enum ListRow {
+    /// Always the first row.
+    Head(ListHead),
+    /// One service.
+    Service(ServiceRow),
+    /// One destination of the service before it.
+    Dest(DestRow),
+}
+
+/// Facts of the whole listing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ListHead {
+    /// Index entries of the connection table, all workers together.
+    pub connection_table_size: u64,
+}
+
+/// One service.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServiceRow {
+    /// Identity.
+    pub service: String,
+    /// `tcp`, `udp`, `sctp`, else the number.
+    pub protocol: String,
+    /// Virtual address; absent in a mark service.
+    pub address: Option<IpAddr>,
+    /// L4 port; 0 in a mark service.
+    pub port: u16,
+    /// Firewall mark; 0 in an address service.
+    #[serde(default)]
+    pub fwmark: u32,
+    /// Whether a mark service is one for IPv6.
+    #[serde(default)]
+    pub fwmark_ipv6: bool,
+    /// Scheduler, by the kernel's name.
+    pub scheduler: String,
+    /// Which of the scheduler's flags 1 to 3 are set.
+    #[serde(default)]
+    pub scheduler_flags: Vec<u8>,
+    /// Persistence timeout; 0 when not persistent.
+    #[serde(default)]
+    pub persistent_seconds: u32,
+    /// Persistence mask, when it is not the full one: dotted quad, or prefix length for IPv6.
+    #[serde(default)]
+    pub persistent_mask: Option<String>,
+    /// Persistence engine.
+    #[serde(default)]
+    pub persistence_engine: Option<String>,
+    /// One-packet scheduling.
+    #[serde(default)]
+    pub one_packet: bool,
+    /// Counters.
+    #[serde(flatten)]
+    pub counters: CounterFields,
+}
+
+/// One destination.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DestRow {
+    /// Identity of its service.
+    pub service: String,
+    /// Identity inside the service: address and L4 port.
+    pub dest: SocketAddr,
+    /// `nat`, `local`, `tunnel`, `dr`, `bypass`.
+    pub method: String,
+    /// Weight; 0: no new connections.
+    pub weight: u32,
+    /// Connections at which it is overloaded; 0: never.
+    pub upper_connections: u32,
+    /// Connections under which it is not overloaded any more.
+    pub lower_connections: u32,
+    /// Connections in an active state.
+    pub active_connections: u32,
+    /// Connections in another state.
+    pub inactive_connections: u32,
+    /// Persistence templates.
+    #[serde(default)]
+    pub persistent_connections: u32,
+    /// Counters.
+    #[serde(flatten)]
+    pub counters: CounterFields,
+}
+
+/// The five counters of an object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CounterFields {
+    /// Connections scheduled.
+    pub connections_total: u64,
+    /// Packets from clients.
+    pub in_packets_total: u64,
+    /// Packets to clients.
+    pub out_packets_total: u64,
+    /// Bytes from clients, IP length.
+    pub in_bytes_total: u64,
+    /// Bytes to clients, IP length.
+    pub out_bytes_total: u64,
+}
+
+/// A row of `weir conns`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ConnRow {
+    /// Worker that owns the connection.
+    pub worker: usize,
+    /// Protocol as the kernel prints it: `TCP`, `UDP`, `IP` and so on.
+    pub protocol: String,
+    /// Client address and port.
+    pub client: SocketAddr,
+    /// Virtual address and port.
+    pub service_address: SocketAddr,
+    /// Destination address and port.
+    pub dest: SocketAddr,
+    /// State, by the kernel's name.
+    pub state: String,
+    /// Time until it expires if no packet comes.
+    pub expires_ms: u64,
+    /// `nat`, `dr` and so on.
+    pub method: String,
+}
+
+/// Bytes of a row on the wire.
+pub fn to_json(row: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(row).expect("rows have string keys and finite numbers")
+}

@@ -1,0 +1,10 @@
+//! Text for people, made from rows: pure functions from rows to lines.
+//!
+//! `listing` and `conns` print exactly what ipvsadm prints, trailing blanks included; `status` and `drops`
+//! are our own. Every function takes rows and returns text, so that each format has a table of samples.
+
+pub mod conns;
+pub mod drops;
+pub mod listing;
+pub mod status;
+pub mod table;
