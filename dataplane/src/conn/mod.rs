@@ -90,6 +90,11 @@ impl<H: HashFlow> Conns<H> {
     pub fn expire_next(&mut self, now_tick: u32, budget: &mut usize) -> Option<Slot> {
         self.wheel.expire_next(&mut self.table.records, now_tick, budget)
     }
+
+    /// Timers running: all connections but those that [`Conns::expire_next`] gave out just now.
+    pub fn timers(&self) -> usize {
+        self.wheel.armed()
+    }
 }
 
 #[cfg(test)]

@@ -269,7 +269,7 @@ const PLAIN: [[u8; tcp::STATES]; ROWS] = [
 const SECURE: [[u8; tcp::STATES]; ROWS] = [
     // Input:      NO  ES  SS  SR  FW  TW  CL  CW  LA  LI  SA
     /* SYN */     [SR, ES, ES, SR, SR, SR, SR, SR, SR, SR, SA],
-    /* FIN */     [CL, CW, SS, TW, TW, TW, CL, CW, LA, LI, TW],
+    /* FIN */     [CL, CW, SS, TW, TW, TW, CL, CW, LA, LI, SA],
     /* ACK */     [ES, ES, SS, SR, FW, TW, CL, CW, CL, LI, SA],
     /* RST */     [CL, CL, CL, SR, CL, CL, CL, CL, LA, LI, CL],
     // Output:     NO  ES  SS  SR  FW  TW  CL  CW  LA  LI  SA
