@@ -128,6 +128,19 @@ fn bad_requests_are_refused_by_the_kernels_numbers() {
 }
 
 #[test]
+fn of_a_repeated_attribute_the_last_wins() {
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+    let attributes = ["TCP", "UDP"].map(|state| text_attribute(attr::STATE, state)).to_vec();
+    let bytes = encode_body(header, Body { command: Command::Conns as u8, attributes });
+    let state = Some("UDP".to_owned());
+    assert_eq!(
+        one(&bytes).request(),
+        Ok(Request::Conns(ConnFilterText { state, ..ConnFilterText::default() }))
+    );
+}
+
+#[test]
 fn a_datagram_of_several_messages_is_taken_in_order_up_to_the_first_lie() {
     let mut datagram = encode_request(1, &Request::Hello);
     datagram.extend(encode_request(2, &Request::List));
