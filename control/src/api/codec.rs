@@ -69,6 +69,11 @@ impl Command {
     const ALL: [Command; 5] =
         [Command::Hello, Command::Status, Command::Drops, Command::List, Command::Conns];
 
+    /// Whether the answer is a listing, closed by an end message, rather than one row and an acknowledgement.
+    pub fn is_listing(self) -> bool {
+        self != Command::Hello
+    }
+
     fn from_number(number: u8) -> Option<Command> {
         Command::ALL.into_iter().find(|c| *c as u8 == number)
     }
@@ -194,6 +199,13 @@ impl Incoming {
         messages
     }
 
+    /// The first message of a datagram that is not taken whole, without its content.
+    pub fn head_only(datagram: &[u8]) -> Option<Incoming> {
+        let raw = datagram.get(..HEADER_BYTES)?.to_vec();
+        let header = NetlinkHeader::parse(&NetlinkBuffer::new(&raw[..])).ok()?;
+        Some(Incoming { raw, header })
+    }
+
     /// Whether the client asked for an acknowledgement.
     pub fn wants_ack(&self) -> bool {
         self.header.flags & NLM_F_ACK != 0
@@ -217,7 +229,11 @@ impl Incoming {
         }
         let message = GenlMessage::<Body>::parse_with_param(&self.raw[HEADER_BYTES..], FAMILY_ID)
             .map_err(|error| Refusal::new(Errno::INVAL, format!("malformed message: {error}")))?;
-        Request::from_body(&message.payload)
+        let request = Request::from_body(&message.payload)?;
+        if request.command().is_listing() != (self.header.flags & NLM_F_DUMP == NLM_F_DUMP) {
+            return Err(Refusal::new(Errno::OPNOTSUPP, "listings, and only they, are asked for as dumps"));
+        }
+        Ok(request)
     }
 }
 
@@ -267,12 +283,8 @@ impl Reply {
 
 /// Bytes of a request.
 pub fn encode_request(sequence: u32, request: &Request) -> Vec<u8> {
-    let flags = match request {
-        Request::Hello => NLM_F_REQUEST | NLM_F_ACK,
-        _ => NLM_F_REQUEST | NLM_F_DUMP,
-    };
     let mut header = NetlinkHeader::default();
-    header.flags = flags;
+    header.flags = NLM_F_REQUEST | if request.command().is_listing() { NLM_F_DUMP } else { NLM_F_ACK };
     header.sequence_number = sequence;
     encode_body(header, Body { command: request.command() as u8, attributes: request.attributes() })
 }
@@ -307,7 +319,8 @@ pub fn encode_ack(to: &Incoming) -> Vec<u8> {
 
 /// Bytes of the refusal of `to`: minus the error number, the whole request, and the reason as text.
 pub fn encode_refusal(to: &Incoming, refusal: &Refusal) -> Vec<u8> {
-    let mut header = reply_header(&to.header, NLM_F_ACK_TLVS);
+    let capped = if to.raw.len() == HEADER_BYTES { NLM_F_CAPPED } else { 0 };
+    let mut header = reply_header(&to.header, NLM_F_ACK_TLVS | capped);
     header.message_type = NLMSG_ERROR;
     let mut error = ErrorMessage::default();
     error.code = NonZeroI32::new(-refusal.errno.raw_os_error());

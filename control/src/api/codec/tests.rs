@@ -107,6 +107,8 @@ fn bad_requests_are_refused_by_the_kernels_numbers() {
     other_family[4] = 0x77;
     let mut other_command = encode_request(1, &Request::List);
     other_command[HEADER_BYTES] = 2;
+    let mut without_dump = encode_request(1, &Request::List);
+    without_dump[7] = 0;
     let mut short = encode_request(1, &Request::List);
     short.truncate(HEADER_BYTES + 3);
     short[0] = 19;
@@ -114,6 +116,7 @@ fn bad_requests_are_refused_by_the_kernels_numbers() {
         ("another family", other_family, Errno::NOENT),
         ("an unknown command", other_command, Errno::OPNOTSUPP),
         ("shorter than the generic header", short, Errno::INVAL),
+        ("a listing not asked for as one", without_dump, Errno::OPNOTSUPP),
         ("text without its end", with(attr::STATE, b"UDP"), Errno::INVAL),
         ("text with an end inside", with(attr::STATE, b"U\0P\0"), Errno::INVAL),
         ("text too long", with(attr::STATE, &[[b'a'; 129].as_slice(), &[0]].concat()), Errno::INVAL),

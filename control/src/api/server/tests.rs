@@ -1,0 +1,206 @@
+//! A real socket with the server on a thread: answers, streaming, limits, and readers that misbehave.
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+use rustix::io::Errno;
+use rustix::net::{SendFlags, SocketFlags};
+
+use super::super::client::Client;
+use super::super::codec;
+use super::super::listener::{address, seqpacket};
+use super::super::session::{DATAGRAM_BYTES_MAX, MESSAGES_MAX};
+use super::*;
+use crate::failure::Exit;
+
+/// Rows `0..n` as JSON numbers; every hundredth is not ready at the first look.
+struct Numbers {
+    next: usize,
+    end: usize,
+    waited: bool,
+    pulled: Arc<AtomicUsize>,
+}
+
+impl Rows for Numbers {
+    fn next(&mut self) -> Result<Next, Refusal> {
+        if self.next % 100 == 99 && !std::mem::replace(&mut self.waited, true) {
+            return Ok(Next::Wait);
+        }
+        if self.next == self.end {
+            return Ok(Next::End);
+        }
+        self.waited = false;
+        self.next += 1;
+        self.pulled.fetch_add(1, Ordering::Relaxed);
+        Ok(Next::Row((self.next - 1).to_string().into_bytes()))
+    }
+}
+
+struct Fake {
+    rows: usize,
+    pulled: Arc<AtomicUsize>,
+}
+
+impl Handler for Fake {
+    fn answer(&mut self, request: Request, peer: Peer) -> Result<Box<dyn Rows>, Refusal> {
+        match request {
+            Request::Hello => Ok(Box::new(vec![peer.uid.to_string().into_bytes()].into_iter())),
+            Request::List => {
+                Ok(Box::new(Numbers { next: 0, end: self.rows, waited: false, pulled: self.pulled.clone() }))
+            }
+            Request::Drops { .. } => Ok(Box::new(vec![vec![b'1'; codec::ROW_BYTES_MAX + 1]].into_iter())),
+            _ => Err(Refusal::new(Errno::INVAL, "not here")),
+        }
+    }
+}
+
+struct Daemon {
+    path: PathBuf,
+    pulled: Arc<AtomicUsize>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<usize>>,
+    _dir: tempfile::TempDir,
+}
+
+impl Daemon {
+    fn start(rows: usize) -> Daemon {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("weir.sock");
+        let stop = Arc::new(AtomicBool::new(false));
+        let pulled = Arc::new(AtomicUsize::new(0));
+        let (stopping, counter) = (stop.clone(), pulled.clone());
+        let (opened, is_open) = std::sync::mpsc::channel();
+        let at = path.clone();
+        let thread = std::thread::spawn(move || {
+            let mut server = Server::open(&at).unwrap();
+            opened.send(()).unwrap();
+            let mut handler = Fake { rows, pulled: counter };
+            while !stopping.load(Ordering::Relaxed) {
+                let mut fds = server.interests();
+                let now = Instant::now();
+                let until = server
+                    .deadline(now)
+                    .map_or(20_000_000, |d| d.duration_since(now).as_nanos().min(20_000_000));
+                let timeout = rustix::event::Timespec { tv_sec: 0, tv_nsec: until as i64 };
+                rustix::event::poll(&mut fds, Some(&timeout)).unwrap();
+                let ready: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
+                server.serve(&ready, Instant::now(), &mut handler);
+            }
+            server.clients()
+        });
+        is_open.recv().unwrap();
+        Daemon { path, pulled, stop, thread: Some(thread), _dir: dir }
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(&self.path).unwrap()
+    }
+
+    fn raw(&self) -> OwnedFd {
+        let fd = seqpacket(SocketFlags::empty()).unwrap();
+        rustix::net::connect(&fd, &address(&self.path).unwrap()).unwrap();
+        fd
+    }
+
+    /// Stops the thread; the number of clients it still had.
+    fn stop(mut self) -> usize {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+#[test]
+fn answers_come_in_order_and_a_long_listing_streams() {
+    let daemon = Daemon::start(50_000);
+    let mut client = daemon.client();
+    let uid = rustix::process::geteuid().as_raw();
+    assert_eq!(client.collect::<u32>(&Request::Hello).unwrap(), [uid]);
+    let rows = client.collect::<usize>(&Request::List).unwrap();
+    assert!(rows.into_iter().eq(0..50_000));
+    assert_eq!(client.collect::<u32>(&Request::Hello).unwrap(), [uid]);
+}
+
+#[test]
+fn refusals_carry_their_reason_and_the_connection_goes_on() {
+    let daemon = Daemon::start(1);
+    let mut client = daemon.client();
+    let refused = client.collect::<u32>(&Request::Status).unwrap_err();
+    assert_eq!((refused.exit, refused.why.as_str()), (Exit::Failed, "not here"));
+    let too_long = client.collect::<u32>(&Request::Drops { all: false }).unwrap_err();
+    assert_eq!(too_long.why, "a row does not fit a message");
+    assert_eq!(client.collect::<usize>(&Request::List).unwrap(), [0]);
+}
+
+#[test]
+fn a_reader_that_stalls_holds_back_its_own_rows_only() {
+    let daemon = Daemon::start(10_000_000);
+    let stalled = daemon.raw();
+    rustix::net::send(&stalled, &codec::encode_request(1, &Request::List), SendFlags::empty()).unwrap();
+    let mut others = daemon.client();
+    let mut settled = 0;
+    for _ in 0..200 {
+        assert_eq!(others.collect::<u32>(&Request::Hello).unwrap().len(), 1);
+        settled = daemon.pulled.load(Ordering::Relaxed);
+    }
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    let later = daemon.pulled.load(Ordering::Relaxed);
+    assert!(settled > 0 && later < 1_000_000, "pulled {later} rows for a client that reads none");
+    drop(stalled);
+    while others.collect::<u32>(&Request::Hello).is_err() {}
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert_eq!(daemon.stop(), 1, "the stalled client is gone");
+}
+
+#[test]
+fn datagrams_beyond_the_limits_are_refused_and_closed() {
+    let request = codec::encode_request(7, &Request::Hello);
+    let many = request.repeat(MESSAGES_MAX + 1);
+    let mut long = request.clone();
+    long.resize(DATAGRAM_BYTES_MAX + 1, 0);
+    for datagram in [many, long] {
+        let daemon = Daemon::start(1);
+        let raw = daemon.raw();
+        rustix::net::send(&raw, &datagram, SendFlags::empty()).unwrap();
+        let mut buffer = [0; 1024];
+        let (n, _) = rustix::net::recv(&raw, &mut buffer, rustix::net::RecvFlags::empty()).unwrap();
+        let replies = codec::Reply::split(&buffer[..n]).unwrap();
+        assert!(
+            matches!(&replies[..], [(7, codec::Reply::Refused(r))] if r.errno == Errno::MSGSIZE && r.text.contains("64 messages")),
+            "{replies:?}"
+        );
+        assert_eq!(rustix::net::recv(&raw, &mut buffer, rustix::net::RecvFlags::empty()).unwrap().0, 0);
+    }
+}
+
+#[test]
+fn garbage_and_sudden_ends_leave_the_daemon_serving() {
+    let daemon = Daemon::start(1_000_000);
+    for datagram in [&[][..], &[0xff; 40], &codec::encode_request(1, &Request::List)] {
+        let raw = daemon.raw();
+        let _ = rustix::net::send(&raw, datagram, SendFlags::empty());
+    }
+    assert_eq!(daemon.client().collect::<u32>(&Request::Hello).unwrap().len(), 1);
+}
+
+#[test]
+fn more_clients_than_the_limit_are_turned_away() {
+    let daemon = Daemon::start(1);
+    let first = daemon.client();
+    let crowd: Vec<OwnedFd> = (0..CLIENTS_MAX).map(|_| daemon.raw()).collect();
+    let mut late = daemon.client();
+    assert_eq!(late.collect::<u32>(&Request::Hello).unwrap_err().exit, Exit::Environment);
+    drop(crowd);
+    drop(first);
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    assert_eq!(daemon.client().collect::<u32>(&Request::Hello).unwrap().len(), 1);
+}
+
+#[test]
+fn without_a_daemon_the_command_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let failure = Client::connect(&dir.path().join("none.sock")).unwrap_err();
+    assert_eq!((failure.exit, failure.why.as_str()), (Exit::Environment, "no daemon listens there"));
+}

@@ -1,0 +1,259 @@
+//! One client's connection: datagrams in, answers out, in order and one at a time.
+//!
+//! Model: a session is in one of four states, told by its fields: the socket is full (`outbox`), an answer is
+//! under way (`answer`), messages of the last datagram wait (`inbox`), or it waits for the next datagram.
+//! [`Session::turn`] moves it on until it would have to wait, or its turn is over. The next datagram is read
+//! only when everything before it is answered, so a client can make us hold no more than one datagram each
+//! way. Control thread only.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+
+use super::codec::{self, Command, Incoming, Refusal};
+use super::server::{Handler, Next, Peer, Rows};
+
+/// Longest datagram of a client; the longest legal request of the family has about 600 bytes.
+pub const DATAGRAM_BYTES_MAX: usize = 16 * 1024;
+/// Messages in one datagram of a client.
+pub const MESSAGES_MAX: usize = 64;
+/// A client that takes nothing of its answer for so long is closed.
+pub const STALL: Duration = Duration::from_secs(10);
+/// Rows are packed into datagrams up to this size: netlink readers use buffers of 8 KiB.
+const REPLY_BYTES: usize = 8 * 1024;
+/// Steps of one session before the others get their turn.
+const STEPS_PER_TURN: usize = 32;
+/// How soon to look again for rows that were not ready.
+const ROW_WAIT: Duration = Duration::from_millis(1);
+
+/// The connection is over: by the client, by an error, or by our limits.
+#[derive(Debug)]
+pub struct Closed;
+
+/// One client's connection.
+pub struct Session {
+    fd: OwnedFd,
+    peer: Peer,
+    inbox: VecDeque<Incoming>,
+    answer: Option<Answer>,
+    outbox: VecDeque<Vec<u8>>,
+    /// The rows of `answer` were not ready.
+    waiting: bool,
+    /// Close when `outbox` is empty.
+    closing: bool,
+    /// When the socket last took something.
+    progress: Instant,
+}
+
+/// An answer under way.
+struct Answer {
+    to: Incoming,
+    command: Command,
+    rows: Box<dyn Rows>,
+}
+
+impl Session {
+    /// Session on an accepted, non-blocking socket.
+    pub fn new(fd: OwnedFd, peer: Peer, now: Instant) -> Session {
+        Session {
+            fd,
+            peer,
+            inbox: VecDeque::new(),
+            answer: None,
+            outbox: VecDeque::new(),
+            waiting: false,
+            closing: false,
+            progress: now,
+        }
+    }
+
+    /// Who is on the other end.
+    pub fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// What the session waits for. Nothing but hang-up while rows are not ready.
+    pub fn interest(&self) -> PollFlags {
+        match self {
+            _ if !self.outbox.is_empty() => PollFlags::OUT,
+            _ if self.waiting => PollFlags::empty(),
+            _ if self.answer.is_some() || !self.inbox.is_empty() => PollFlags::OUT,
+            _ => PollFlags::IN,
+        }
+    }
+
+    /// When the session must have its turn even if nothing is ready.
+    pub fn deadline(&self, now: Instant) -> Option<Instant> {
+        match self {
+            _ if !self.outbox.is_empty() => Some(self.progress + STALL),
+            _ if self.waiting => Some(now + ROW_WAIT),
+            _ => None,
+        }
+    }
+
+    /// Moves on until it would block, or for a bounded number of steps.
+    pub fn turn(&mut self, ready: PollFlags, now: Instant, handler: &mut dyn Handler) -> Result<(), Closed> {
+        if self.waiting && ready.intersects(PollFlags::HUP | PollFlags::ERR) {
+            return Err(Closed);
+        }
+        for _ in 0..STEPS_PER_TURN {
+            if !self.flush(now)? {
+                return Ok(());
+            }
+            if self.closing {
+                return Err(Closed);
+            }
+            if self.answer.is_some() {
+                if !self.pull() {
+                    return Ok(());
+                }
+            } else if let Some(message) = self.inbox.pop_front() {
+                self.start(message, handler);
+            } else if !self.receive()? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what is queued; false when the socket is full.
+    fn flush(&mut self, now: Instant) -> Result<bool, Closed> {
+        while let Some(datagram) = self.outbox.front() {
+            match rustix::net::send(&self.fd, datagram, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(_) => {
+                    self.outbox.pop_front();
+                    self.progress = now;
+                }
+                Err(Errno::AGAIN) if now.duration_since(self.progress) < STALL => return Ok(false),
+                Err(Errno::INTR) => {}
+                Err(_) => return Err(Closed),
+            }
+        }
+        self.progress = now;
+        Ok(true)
+    }
+
+    /// Reads the next datagram; false when there is none.
+    fn receive(&mut self) -> Result<bool, Closed> {
+        let mut buffer = [0; DATAGRAM_BYTES_MAX];
+        match rustix::net::recv(&self.fd, &mut buffer[..], RecvFlags::DONTWAIT | RecvFlags::TRUNC) {
+            Ok((_, 0)) => Err(Closed),
+            Ok((filled, length)) => {
+                let messages = Incoming::split(&buffer[..filled.min(length)]);
+                if length > DATAGRAM_BYTES_MAX || messages.len() > MESSAGES_MAX {
+                    self.refuse_datagram(&buffer[..filled]);
+                } else {
+                    self.inbox = messages.into();
+                }
+                Ok(true)
+            }
+            Err(Errno::AGAIN) => Ok(false),
+            Err(Errno::INTR) => Ok(true),
+            Err(_) => Err(Closed),
+        }
+    }
+
+    /// Answers a datagram beyond the limits by its first header, and ends the session.
+    fn refuse_datagram(&mut self, bytes: &[u8]) {
+        if let Some(first) = Incoming::head_only(bytes) {
+            let why = format!("over {DATAGRAM_BYTES_MAX} bytes or {MESSAGES_MAX} messages in one datagram");
+            self.outbox.push_back(codec::encode_refusal(&first, &Refusal::new(Errno::MSGSIZE, why)));
+        }
+        self.closing = true;
+    }
+
+    /// Begins to answer one message.
+    fn start(&mut self, message: Incoming, handler: &mut dyn Handler) {
+        if !message.is_request() {
+            if message.wants_ack() {
+                self.outbox.push_back(codec::encode_ack(&message));
+            }
+            return;
+        }
+        let answered = message.request().and_then(|request| {
+            let command = request.command();
+            Ok((command, handler.answer(request, self.peer)?))
+        });
+        match answered {
+            Ok((command, rows)) => self.answer = Some(Answer { to: message, command, rows }),
+            Err(refusal) => self.outbox.push_back(codec::encode_refusal(&message, &refusal)),
+        }
+    }
+
+    /// Queues the next datagram of the answer; false when its rows are not ready.
+    fn pull(&mut self) -> bool {
+        let Some(answer) = &mut self.answer else { return true };
+        let mut datagram = Vec::new();
+        self.waiting = false;
+        let ending = loop {
+            match answer.next_message() {
+                Ok(Step::Message(message)) => {
+                    let full = !datagram.is_empty() && datagram.len() + message.len() > REPLY_BYTES;
+                    if full {
+                        self.outbox.push_back(datagram);
+                        datagram = message;
+                        break None;
+                    }
+                    datagram.extend(message);
+                }
+                Ok(Step::Wait) => {
+                    self.waiting = true;
+                    break None;
+                }
+                Ok(Step::End(end)) => break Some(end),
+                Err(refusal) => break Some(Some(codec::encode_refusal(&answer.to, &refusal))),
+            }
+        };
+        let moved = !datagram.is_empty() || ending.is_some();
+        if !datagram.is_empty() {
+            self.outbox.push_back(datagram);
+        }
+        if let Some(end) = ending {
+            self.outbox.extend(end);
+            self.answer = None;
+        }
+        moved
+    }
+}
+
+impl AsFd for Session {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("peer", &self.peer)
+            .field("outbox", &self.outbox.len())
+            .finish_non_exhaustive()
+    }
+}
+
+enum Step {
+    Message(Vec<u8>),
+    Wait,
+    /// The end, with the datagram that says so.
+    End(Option<Vec<u8>>),
+}
+
+impl Answer {
+    fn next_message(&mut self) -> Result<Step, Refusal> {
+        let part = self.command.is_listing();
+        Ok(match self.rows.next()? {
+            Next::Row(row) => Step::Message(
+                codec::encode_row(&self.to.header, self.command, part, row)
+                    .ok_or_else(|| Refusal::new(Errno::MSGSIZE, "a row does not fit a message"))?,
+            ),
+            Next::Wait => Step::Wait,
+            Next::End if part => Step::End(Some(codec::encode_done(&self.to.header))),
+            Next::End => Step::End(self.to.wants_ack().then(|| codec::encode_ack(&self.to))),
+        })
+    }
+}
