@@ -11,6 +11,8 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+use crate::field::words;
+
 /// Transport protocol of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -40,9 +42,7 @@ impl Proto {
 
     /// The protocol of that lower-case name, if we balance it.
     pub fn from_name(name: &str) -> Option<Proto> {
-        [Proto::Tcp, Proto::Udp]
-            .into_iter()
-            .find(|p| p.name() == name)
+        [Proto::Tcp, Proto::Udp].into_iter().find(|p| p.name() == name)
     }
 }
 
@@ -72,12 +72,7 @@ impl ServiceKey {
 
 impl fmt::Display for ServiceKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}:{}",
-            self.proto,
-            SocketAddr::new(self.addr, self.port)
-        )
+        write!(f, "{}:{}", self.proto, SocketAddr::new(self.addr, self.port))
     }
 }
 
@@ -123,10 +118,7 @@ impl FromStr for DestKey {
         if matches!(socket, SocketAddr::V6(v6) if v6.scope_id() != 0) {
             return Err(KeyError::BadAddress);
         }
-        Ok(DestKey {
-            addr: socket.ip(),
-            port: socket.port(),
-        })
+        Ok(DestKey { addr: socket.ip(), port: socket.port() })
     }
 }
 
@@ -145,29 +137,13 @@ pub enum KeyError {
     BadAddress,
 }
 
-/// Forwarding method: how a packet reaches the destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Method {
-    /// Address and port rewritten, replies come back through us (IPVS "masquerading", 0).
-    Nat,
-    /// Only the frame's MAC changes; the server owns the VIP and answers the client itself (IPVS "direct routing", 3).
-    Dr,
-}
-
-impl Method {
-    /// Name in the configuration: `nat`, `dr`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Method::Nat => "nat",
-            Method::Dr => "dr",
-        }
-    }
-}
-
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+words! {
+    /// Forwarding method: how a packet reaches the destination.
+    pub enum Method {
+        /// Address and port rewritten, replies come back through us (IPVS "masquerading", 0).
+        Nat = "nat",
+        /// Only the frame's MAC changes; the server owns the VIP and answers the client itself (IPVS "direct routing", 3).
+        Dr = "dr",
     }
 }
 
@@ -258,10 +234,7 @@ impl Scheduler {
 
     /// Whether it does what its name says; `none` does.
     pub const fn is_built(self) -> bool {
-        matches!(
-            self,
-            Scheduler::Rr | Scheduler::Wrr | Scheduler::Lc | Scheduler::Wlc | Scheduler::None
-        )
+        matches!(self, Scheduler::Rr | Scheduler::Wrr | Scheduler::Lc | Scheduler::Wlc | Scheduler::None)
     }
 }
 
@@ -330,11 +303,7 @@ impl FromStr for Mac {
             }
             *byte = u8::from_str_radix(part, 16).map_err(|_| MacError)?;
         }
-        if parts.next().is_some() {
-            Err(MacError)
-        } else {
-            Ok(Mac(bytes))
-        }
+        if parts.next().is_some() { Err(MacError) } else { Ok(Mac(bytes)) }
     }
 }
 

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use crate::field::words;
 use crate::types::{DestKey, Mac, Method, Scheduler, ServiceFlags, ServiceKey};
 
 /// An accepted configuration. Made by [`crate::parse`] or [`Valid::empty`].
@@ -21,9 +22,19 @@ pub struct Valid {
     pub(crate) knobs: Knobs,
     pub(crate) estimators: Estimators,
     pub(crate) services: Vec<Service>,
+    /// Whether it stands for a daemon that has not started.
+    pub(crate) blank: bool,
 }
 
 impl Valid {
+    /// What there is before a start: no ports, no services, every setting at its default.
+    ///
+    /// [`crate::plan`] from it is what a start has to do.
+    pub fn empty() -> Valid {
+        let empty = crate::parse("", "").expect("a file without a line has no mistake");
+        Valid { blank: true, ..empty }
+    }
+
     /// Settings that only a restart can change.
     pub fn boot(&self) -> &Boot {
         &self.boot
@@ -129,16 +140,16 @@ pub struct Eal {
     pub args: Vec<String>,
 }
 
-/// Page size of packet memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Pages {
-    /// Huge pages if there are enough, else ordinary ones.
-    Auto,
-    /// Huge pages or no start.
-    Huge,
-    /// Ordinary pages.
-    Normal,
+words! {
+    /// Page size of packet memory.
+    pub enum Pages {
+        /// Huge pages if there are enough, else ordinary ones.
+        Auto = "auto",
+        /// Huge pages or no start.
+        Huge = "huge",
+        /// Ordinary pages.
+        Normal = "normal",
+    }
 }
 
 /// One `[[port]]`: the device part.
@@ -171,36 +182,36 @@ pub struct Workers {
     pub nice: i8,
 }
 
-/// How an idle worker waits for packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum WorkerMode {
-    /// Spin if the CPU is the worker's alone, else sleep.
-    Auto,
-    /// Spin.
-    Exclusive,
-    /// Sleep shortly after some empty polls.
-    Shared,
+words! {
+    /// How an idle worker waits for packets.
+    pub enum WorkerMode {
+        /// Spin if the CPU is the worker's alone, else sleep.
+        Auto = "auto",
+        /// Spin.
+        Exclusive = "exclusive",
+        /// Sleep shortly after some empty polls.
+        Shared = "shared",
+    }
 }
 
-/// What chooses the worker that owns a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Steer {
-    /// Client address.
-    Client,
-    /// Client address and port.
-    ClientPort,
+words! {
+    /// What chooses the worker that owns a connection.
+    pub enum Steer {
+        /// Client address.
+        Client = "client",
+        /// Client address and port.
+        ClientPort = "client-port",
+    }
 }
 
-/// Scope of a scheduler's cursor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SchedScope {
-    /// Each worker schedules on its own.
-    Worker,
-    /// All workers share one cursor.
-    Global,
+words! {
+    /// Scope of a scheduler's cursor.
+    pub enum SchedScope {
+        /// Each worker schedules on its own.
+        Worker = "worker",
+        /// All workers share one cursor.
+        Global = "global",
+    }
 }
 
 /// `[connections]`.
@@ -214,12 +225,12 @@ pub struct Connections {
     pub on_full: OnFull,
 }
 
-/// What a new connection meets when the table is full.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OnFull {
-    /// The packet is dropped and counted; connections that exist stay.
-    Refuse,
+words! {
+    /// What a new connection meets when the table is full.
+    pub enum OnFull {
+        /// The packet is dropped and counted; connections that exist stay.
+        Refuse = "refuse",
+    }
 }
 
 /// `[limits]`.
@@ -249,8 +260,10 @@ pub struct Network {
 }
 
 /// Addresses of one port.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PortAddresses {
+    /// Name of the port.
+    pub name: String,
     /// Own addresses with the prefix that is on-link there.
     pub addresses: Vec<IpNet>,
     /// Default gateways, on-link at this port, the preferred one first.
@@ -303,22 +316,22 @@ pub struct Policy {
     pub echo: bool,
 }
 
-/// Answer to a packet for a service address that no connection or service takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Unmatched {
-    /// TCP reset, ICMP port unreachable for UDP, as a host with a closed port does.
-    Reset,
-    /// Silence.
-    Drop,
+words! {
+    /// Answer to a packet for a service address that no connection or service takes.
+    pub enum Unmatched {
+        /// TCP reset, ICMP port unreachable for UDP, as a host with a closed port does.
+        Reset = "reset",
+        /// Silence.
+        Drop = "drop",
+    }
 }
 
-/// What happens to packets between others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Transit {
-    /// Dropped and counted.
-    Drop,
+words! {
+    /// What happens to packets between others.
+    pub enum Transit {
+        /// Dropped and counted.
+        Drop = "drop",
+    }
 }
 
 /// `[timeouts]`: idle time after which a connection in that state is gone, seconds.

@@ -1,0 +1,171 @@
+//! Keys of the daemon's own settings: process, memory, threads, tables, timeouts, policy.
+
+use super::{Key, Kind::*, Preset, Table};
+use crate::valid::{OnFull, Pages, SchedScope, Steer, Transit, Unmatched, WorkerMode};
+
+#[rustfmt::skip]
+pub(super) const DAEMON: Table = Table {
+    name: "daemon", list: false,
+    sentence: "The process: where it listens, keeps its state, and how much it says.",
+    keys: &[
+        Key::new("socket", Text, Preset::Text("/run/weir/weir.sock"), "path",
+            "Control socket.",
+            "Under /run, where systemd's RuntimeDirectory= puts it."),
+        Key::new("state_dir", Text, Preset::Text("/var/lib/weir"), "path",
+            "Directory of the journal, which outlives a restart.",
+            "Under /var/lib, where systemd's StateDirectory= puts it."),
+        Key::new("log", Text, Preset::Text("info"), "filter",
+            "What is logged: a level, or levels by target like \"info,weir::est=debug\".",
+            "info is one line for each action of an operator and nothing for packets."),
+    ],
+};
+
+#[rustfmt::skip]
+pub(super) const EAL: Table = Table {
+    name: "eal", list: false,
+    sentence: "DPDK's environment: memory and arguments.",
+    keys: &[
+        Key::new("pages", Word(Pages::NAMES), Preset::Text("auto"), "",
+            "Pages of packet memory: huge ones if there are enough (auto), huge ones or no start (huge), ordinary ones (normal).",
+            "auto starts on any machine and says in the log what it got."),
+        Key::new("memory_mb", Int(64, 1_048_576), Preset::Int(512), "MiB",
+            "Packet memory.",
+            "Holds the buffers of a few ports with deep rings."),
+        Key::new("args", Texts, Preset::Empty, "",
+            "Further arguments, handed to DPDK's EAL as they are.",
+            "None is needed for the devices that are configured as ports."),
+    ],
+};
+
+#[rustfmt::skip]
+pub(super) const WORKERS: Table = Table {
+    name: "workers", list: false,
+    sentence: "The threads that forward packets.",
+    keys: &[
+        Key::new("cpus", Cpus, Preset::Unset("one worker, on the last CPU the daemon may use"), "CPU list",
+            "CPUs to forward on, one worker each.",
+            "One worker runs on any machine; the last CPU is the one least used for interrupts."),
+        Key::new("mode", Word(WorkerMode::NAMES), Preset::Text("auto"), "",
+            "How an idle worker waits: spinning (exclusive), sleeping shortly (shared), or chosen by whether the CPU is its alone (auto).",
+            "auto spins only where that takes time from nobody."),
+        Key::new("steer", Word(Steer::NAMES), Preset::Text("client"), "",
+            "What chooses the worker of a connection: the client's address (client), or address and port (client-port).",
+            "By address, what one client does is local to one worker.").unbuilt(),
+        Key::new("sched_scope", Word(SchedScope::NAMES), Preset::Text("worker"), "",
+            "Whether a scheduler's turn is kept by each worker or by all together (global).",
+            "Workers share nothing that changes with each connection.").unbuilt(),
+        Key::new("nice", Int(-20, 19), Preset::Int(0), "nice value",
+            "Priority of worker threads.",
+            "As any process; a CPU of its own needs no priority."),
+    ],
+};
+
+#[rustfmt::skip]
+pub(super) const ESTIMATORS: Table = Table {
+    name: "estimators", list: false,
+    sentence: "The threads that turn counters into rates.",
+    keys: &[
+        Key::new("est_cpulist", Cpus, Preset::Unset("the CPUs the daemon may use, without the workers'"), "CPU list",
+            "CPUs to estimate on; the empty text stops estimation.",
+            "Rates never take time from packets.").unbuilt(),
+        Key::new("est_nice", Int(-20, 19), Preset::Int(0), "nice value",
+            "Priority of estimator threads.",
+            "The kernel's.").unbuilt(),
+        Key::new("run_estimation", Bool, Preset::Bool(true), "",
+            "Whether rates are computed; counters run anyway.",
+            "The kernel's.").unbuilt(),
+        Key::new("est_load", Int(1, 80), Preset::Int(12), "percent of a CPU",
+            "Share of a CPU one estimator thread may use before another is started.",
+            "The kernel's share: one eighth.").unbuilt(),
+    ],
+};
+
+#[rustfmt::skip]
+pub(super) const CONNECTIONS: Table = Table {
+    name: "connections", list: false,
+    sentence: "The connection table: its memory is taken at start and does not grow.",
+    keys: &[
+        Key::new("max", Int(1, 268_435_456), Preset::Int(1_048_576), "connections",
+            "Connections of all workers together.",
+            "About 100 bytes each with index: 100 MiB."),
+        Key::new("extras_max", Int(0, 268_435_456), Preset::Int(131_072), "connections",
+            "Of these, how many may need a second record: IPv6 and rare features.",
+            "An eighth of max.").unbuilt(),
+        Key::new("on_full", Word(OnFull::NAMES), Preset::Text("refuse"), "",
+            "What a new connection meets when the table is full: its packet is dropped and counted.",
+            "Connections that exist are worth more than new ones."),
+    ],
+};
+
+#[rustfmt::skip]
+pub(super) const LIMITS: Table = Table {
+    name: "limits", list: false,
+    sentence: "How many objects there may be; memory for them is reserved at start.",
+    keys: &[
+        Key::new("services", Int(1, 1_048_576), Preset::Int(131_072), "services",
+            "Services.",
+            "100 000 with room; only what is used takes memory."),
+        Key::new("destinations", Int(1, 16_777_216), Preset::Int(1_048_576), "destinations",
+            "Destinations of all services together.",
+            "Eight for each service."),
+        Key::new("neighbours", Int(16, 1_048_576), Preset::Int(65_536), "neighbours",
+            "Ethernet neighbours, those learned and those written together.",
+            "Every host of a /16, the largest network that is wise on one segment."),
+        Key::new("icmp_rate", Int(0, 1_000_000), Preset::Int(1_000), "packets/s for each worker",
+            "Packets of our own making: ICMP errors, TCP resets, echo replies.",
+            "Linux's icmp_msgs_per_sec."),
+        Key::new("icmp_burst", Int(1, 1_000_000), Preset::Int(50), "packets for each worker",
+            "How many of those may leave at once after a pause.",
+            "Linux's icmp_msgs_burst."),
+    ],
+};
+
+/// Kernel IPVS takes timeouts up to INT_MAX jiffies; with 1000 jiffies a second that is 24 days.
+const TIMEOUT_MAX_S: i64 = 2_147_483;
+
+#[rustfmt::skip]
+pub(super) const TIMEOUTS: Table = Table {
+    name: "timeouts", list: false,
+    sentence: "How long a connection may be idle in each state. A packet starts the time anew.",
+    keys: &[
+        Key::new("tcp", Int(1, TIMEOUT_MAX_S), Preset::Int(900), "seconds",
+            "TCP in ESTABLISHED.", "The kernel's."),
+        Key::new("tcpfin", Int(1, TIMEOUT_MAX_S), Preset::Int(120), "seconds",
+            "TCP in FIN_WAIT.", "The kernel's."),
+        Key::new("udp", Int(1, TIMEOUT_MAX_S), Preset::Int(300), "seconds",
+            "UDP.", "The kernel's."),
+        Key::new("synsent", Int(1, TIMEOUT_MAX_S), Preset::Int(120), "seconds",
+            "TCP in SYN_SENT.", "The kernel's, fixed there."),
+        Key::new("synrecv", Int(1, TIMEOUT_MAX_S), Preset::Int(60), "seconds",
+            "TCP in SYN_RECV.", "The kernel's, fixed there."),
+        Key::new("timewait", Int(1, TIMEOUT_MAX_S), Preset::Int(120), "seconds",
+            "TCP in TIME_WAIT.", "The kernel's, fixed there."),
+        Key::new("close", Int(1, TIMEOUT_MAX_S), Preset::Int(10), "seconds",
+            "TCP in CLOSE.", "The kernel's, fixed there."),
+        Key::new("closewait", Int(1, TIMEOUT_MAX_S), Preset::Int(60), "seconds",
+            "TCP in CLOSE_WAIT.", "The kernel's, fixed there."),
+        Key::new("lastack", Int(1, TIMEOUT_MAX_S), Preset::Int(30), "seconds",
+            "TCP in LAST_ACK.", "The kernel's, fixed there."),
+        Key::new("listen", Int(1, TIMEOUT_MAX_S), Preset::Int(120), "seconds",
+            "TCP in LISTEN.", "The kernel's, fixed there."),
+        Key::new("synack", Int(1, TIMEOUT_MAX_S), Preset::Int(120), "seconds",
+            "TCP in SYNACK.", "The kernel's, fixed there."),
+    ],
+};
+
+#[rustfmt::skip]
+pub(super) const POLICY: Table = Table {
+    name: "policy", list: false,
+    sentence: "Packets that belong to no connection and make none.",
+    keys: &[
+        Key::new("unmatched", Word(Unmatched::NAMES), Preset::Text("reset"), "",
+            "Packets to a service address that no service or connection takes: refused with TCP reset or port unreachable (reset), or dropped in silence (drop).",
+            "What the host behind an IPVS director does: clients learn at once that a connection is gone."),
+        Key::new("transit", Word(Transit::NAMES), Preset::Text("drop"), "",
+            "Packets to addresses that are neither a service's nor ours.",
+            "A balancer is no router."),
+        Key::new("echo", Bool, Preset::Bool(true), "",
+            "Whether ping to service and port addresses is answered.",
+            "What operators and monitors expect of an address that is up."),
+    ],
+};

@@ -1,0 +1,37 @@
+//! What a configuration asks for and this version does not do.
+
+use crate::field::Settings;
+use crate::keys;
+use crate::valid::Valid;
+
+impl Valid {
+    /// Settings that are accepted and have no effect yet, one text each: `sysctl.conntrack = 1`,
+    /// `service tcp:198.51.100.1:80 scheduler sh`.
+    ///
+    /// For the warning at start and for the status screen; a setting at its default is not listed.
+    pub fn unbuilt(&self) -> Vec<String> {
+        let mut list = Vec::new();
+        settings(self.workers(), &mut list);
+        settings(self.estimators(), &mut list);
+        settings(self.connections(), &mut list);
+        settings(self.knobs(), &mut list);
+        for service in self.services() {
+            let scheduler = service.settings.scheduler;
+            if !scheduler.is_built() {
+                list.push(format!("service {} scheduler {scheduler}", service.key));
+            }
+        }
+        list
+    }
+}
+
+fn settings<S: Settings>(settings: &S, list: &mut Vec<String>) {
+    let table = keys::table(S::TABLE);
+    let defaults = S::read(&crate::walk::Section::defaults(table));
+    for ((name, value), (_, default)) in settings.values().into_iter().zip(defaults.values()) {
+        let key = table.key(name).expect("what is written is in the table of keys");
+        if !key.built && value != default {
+            list.push(format!("{}.{name} = {}", table.name, value.as_deref().unwrap_or("unset")));
+        }
+    }
+}

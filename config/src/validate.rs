@@ -1,0 +1,63 @@
+//! The rules between keys.
+//!
+//! Model: single values are good when they come here. Ports and routes are judged first and give a picture of
+//! where addresses are; services are judged against it. Every rule has its own problem with its own remedy, and
+//! all rules are tried; a rule that would judge a value that was refused before is skipped.
+
+mod network;
+mod service;
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use crate::error::Problems;
+use crate::valid::{Boot, Valid};
+use crate::walk::Document;
+
+/// A configuration, if no problem was found before or is found here.
+pub(crate) fn validate(document: &Document, problems: &mut Problems) -> Option<Valid> {
+    let (ports, network, place) = network::validate(document, problems);
+    let boot = Boot {
+        daemon: document.settings(),
+        eal: document.settings(),
+        ports,
+        workers: document.settings(),
+        connections: document.settings(),
+        limits: document.settings(),
+    };
+    workers(document, &boot, problems);
+    let policy = document.settings();
+    let services = service::validate(document, &place, &policy, &boot.limits, problems);
+    problems.is_empty().then(|| Valid {
+        boot,
+        network,
+        policy,
+        timeouts: document.settings(),
+        knobs: document.settings(),
+        estimators: document.settings(),
+        services,
+        blank: false,
+    })
+}
+
+fn workers(document: &Document, boot: &Boot, problems: &mut Problems) {
+    if boot.workers.cpus.as_ref().is_some_and(Vec::is_empty) {
+        let section = document.single("workers");
+        problems
+            .push(section.place("cpus"), section.path("cpus"), "without a worker no packet is forwarded")
+            .help("name at least one CPU, or leave the key out for the last one");
+    }
+}
+
+/// Why an address is no single host's, if it is not (RFC 1122 section 3.2.1.3, RFC 5771).
+fn not_a_host(address: IpAddr) -> Option<&'static str> {
+    match address {
+        IpAddr::V4(v4) if v4.octets()[0] == 0 => Some("is an address of \"this network\", not of a host"),
+        IpAddr::V4(v4) if v4.is_loopback() => Some("is a loopback address, which never leaves a host"),
+        IpAddr::V4(v4) if v4.is_multicast() => Some("is a multicast address, not one host's"),
+        IpAddr::V4(Ipv4Addr::BROADCAST) => Some("is the broadcast address, not one host's"),
+        IpAddr::V6(v6) if v6.is_unspecified() || v6.is_loopback() || v6.is_multicast() => {
+            Some("is not the address of one host")
+        }
+        _ => None,
+    }
+}

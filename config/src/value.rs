@@ -1,0 +1,426 @@
+//! One value of the file: from TOML to what its key accepts, or a problem.
+
+use std::net::{IpAddr, SocketAddr};
+
+use ipnet::IpNet;
+use toml::Spanned;
+use toml::de::DeValue;
+
+use crate::error::{Problems, Span, printable};
+use crate::keys::{CPU_MAX, Key, Kind, LATER, Preset};
+use crate::types::{Mac, Proto, Scheduler, ServiceFlags, ServiceKey};
+
+/// A value that its key accepts.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value {
+    Int(i64),
+    Bool(bool),
+    Text(String),
+    Texts(Vec<String>),
+    Cpus(Vec<usize>),
+    Threshold(i32, i32),
+    Address(IpAddr),
+    Addresses(Vec<(IpAddr, Span)>),
+    Network(IpNet),
+    Interfaces(Vec<(IpNet, Span)>),
+    Mac(Mac),
+    Service(ServiceKey),
+    Destination(IpAddr, Option<u16>),
+    Scheduler(Scheduler),
+    Flags(Vec<(&'static str, Span)>),
+}
+
+impl Value {
+    /// The default of a key as a value, `None` if it has none.
+    pub(crate) fn preset(key: &Key) -> Option<Value> {
+        Some(match (key.default, key.kind) {
+            (Preset::Required | Preset::Unset(_), _) => return None,
+            (Preset::Int(number), _) => Value::Int(number),
+            (Preset::Bool(yes), _) => Value::Bool(yes),
+            (Preset::Text(text), Kind::Threshold) => parse_threshold(text).expect("defaults keep their rows"),
+            (Preset::Text(name), Kind::Scheduler) => {
+                Value::Scheduler(Scheduler::from_name(name).expect("defaults keep their rows"))
+            }
+            (Preset::Text(text), _) => Value::Text(text.to_string()),
+            (Preset::Empty, Kind::Addresses) => Value::Addresses(Vec::new()),
+            (Preset::Empty, Kind::Interfaces) => Value::Interfaces(Vec::new()),
+            (Preset::Empty, Kind::Flags) => Value::Flags(Vec::new()),
+            (Preset::Empty, _) => Value::Texts(Vec::new()),
+        })
+    }
+}
+
+/// Scheduler flags by ipvsadm's names: bits, and the scheduler it belongs to (any for the numbered ones).
+pub(crate) const FLAGS: [(&str, ServiceFlags, Option<Scheduler>); 7] = [
+    ("sh-fallback", ServiceFlags::SCHED_1, Some(Scheduler::Sh)),
+    ("sh-port", ServiceFlags::SCHED_2, Some(Scheduler::Sh)),
+    ("mh-fallback", ServiceFlags::SCHED_1, Some(Scheduler::Mh)),
+    ("mh-port", ServiceFlags::SCHED_2, Some(Scheduler::Mh)),
+    ("flag-1", ServiceFlags::SCHED_1, None),
+    ("flag-2", ServiceFlags::SCHED_2, None),
+    ("flag-3", ServiceFlags::SCHED_3, None),
+];
+
+/// The value of `key` (`path` with its table) as its row wants it; `None` after noting why not.
+pub(crate) fn convert(
+    key: &Key,
+    path: &str,
+    value: &Spanned<DeValue<'_>>,
+    problems: &mut Problems,
+) -> Option<Value> {
+    let mut at = At { key, path, span: value.span(), problems };
+    match key.kind {
+        Kind::Int(min, max) => at.integer(value.get_ref(), min, max).map(Value::Int),
+        Kind::PowerOfTwo(min, max) => {
+            let number = at.integer(value.get_ref(), min, max)?;
+            if (number as u64).is_power_of_two() {
+                return Some(Value::Int(number));
+            }
+            at.refuse(format!("{number} is not a power of two"), None)
+        }
+        Kind::Bool => match value.get_ref() {
+            DeValue::Boolean(yes) => Some(Value::Bool(*yes)),
+            other => at.wrong_type(other),
+        },
+        Kind::Text => {
+            let text = at.text(value.get_ref())?;
+            // A path or a device name with a NUL would be cut at it by the C functions it is handed to.
+            if text.is_empty() || text.contains('\0') {
+                return at.refuse("is empty or has a NUL character in it", None);
+            }
+            Some(Value::Text(text.to_string()))
+        }
+        Kind::Texts => at
+            .list(value.get_ref(), |at, text| {
+                if text.contains('\0') {
+                    return at.refuse("has a NUL character in it", None);
+                }
+                Some(text.to_string())
+            })
+            .map(|texts| Value::Texts(texts.into_iter().map(|(text, _)| text).collect())),
+        Kind::Name => {
+            let text = at.text(value.get_ref())?;
+            if is_name(text) {
+                return Some(Value::Text(text.to_string()));
+            }
+            at.refuse(format!("{} is not a name", quoted(text)), None)
+        }
+        Kind::Word(words) => {
+            let text = at.text(value.get_ref())?;
+            if words.contains(&text) {
+                return Some(Value::Text(text.to_string()));
+            }
+            at.unknown_word(text, words)
+        }
+        Kind::Cpus => {
+            let text = at.text(value.get_ref())?;
+            parse_cpus(text).map(Value::Cpus).map_or_else(|why| at.refuse(why, None), Some)
+        }
+        Kind::Threshold => {
+            let text = at.text(value.get_ref())?;
+            parse_threshold(text)
+                .map_or_else(|| at.refuse(format!("{} is not that", quoted(text)), None), Some)
+        }
+        Kind::Address => {
+            let text = at.text(value.get_ref())?;
+            at.address(text).map(Value::Address)
+        }
+        Kind::Addresses => at.list(value.get_ref(), At::address).map(Value::Addresses),
+        Kind::Prefix => {
+            let text = at.text(value.get_ref())?;
+            at.prefix(text).map(Value::Network)
+        }
+        Kind::Interfaces => at.list(value.get_ref(), At::interface).map(Value::Interfaces),
+        Kind::Mac => {
+            let text = at.text(value.get_ref())?;
+            match text.parse::<Mac>() {
+                Ok(mac) if mac.is_unicast() => Some(Value::Mac(mac)),
+                Ok(_) => at.refuse(format!("{text} is a group address or zero"), None),
+                Err(_) => at.refuse(format!("{} is not a MAC address", quoted(text)), None),
+            }
+        }
+        Kind::Service => {
+            let text = at.text(value.get_ref())?;
+            at.service(text).map(Value::Service)
+        }
+        Kind::Destination => {
+            let text = at.text(value.get_ref())?;
+            at.destination(text).map(|(address, port)| Value::Destination(address, port))
+        }
+        Kind::Scheduler => {
+            let text = at.text(value.get_ref())?;
+            Scheduler::from_name(text).map_or_else(
+                || at.unknown_word(text, &Scheduler::ALL.map(Scheduler::name)),
+                |scheduler| Some(Value::Scheduler(scheduler)),
+            )
+        }
+        Kind::Flags => at
+            .list(value.get_ref(), |at, text| {
+                let names = FLAGS.map(|flag| flag.0);
+                names
+                    .into_iter()
+                    .find(|name| *name == text)
+                    .map_or_else(|| at.unknown_word(text, &names), Some)
+            })
+            .map(Value::Flags),
+    }
+}
+
+/// The word of `words` that `text` is most likely meant to be, if any is near.
+pub(crate) fn nearest<'a>(text: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let text = text.to_lowercase();
+    words
+        .into_iter()
+        .map(|word| (strsim::damerau_levenshtein(&text, word), word))
+        // A third of the letters wrong, at least one and at most three, is a slip; more is another word.
+        .filter(|(distance, word)| *distance <= (word.len().max(text.len()) / 3).clamp(1, 3))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, word)| word)
+}
+
+/// A text of the file within a message: in quotes, short, without control characters.
+pub(crate) fn quoted(text: &str) -> String {
+    const SHOWN: usize = 60;
+    let mut shown: String = text.chars().take(SHOWN).map(printable).collect();
+    if text.chars().nth(SHOWN).is_some() {
+        shown.push_str("...");
+    }
+    format!("\"{shown}\"")
+}
+
+/// Where a value is met, for the problems with it.
+struct At<'a> {
+    key: &'a Key,
+    path: &'a str,
+    span: Span,
+    problems: &'a mut Problems,
+}
+
+impl At<'_> {
+    /// Notes that the value is refused, with what the key expects.
+    fn refuse<T>(&mut self, why: impl Into<String>, help: Option<String>) -> Option<T> {
+        let problem = self.problems.push(&self.span, self.path, why);
+        problem.expected(self.key.kind.expected());
+        if let Some(help) = help {
+            problem.help(help);
+        }
+        None
+    }
+
+    fn later<T>(&mut self, what: &str) -> Option<T> {
+        self.problems.push(&self.span, self.path, format!("{what} not supported yet by this version"));
+        None
+    }
+
+    fn wrong_type<T>(&mut self, found: &DeValue<'_>) -> Option<T> {
+        let (name, key) = (type_name(found), self.key);
+        let help = match (found, key.kind) {
+            (DeValue::String(text), Kind::Int(min, max))
+                if text.parse().is_ok_and(|n: i64| (min..=max).contains(&n)) =>
+            {
+                Some(format!("write it without quotes: {} = {text}", key.name))
+            }
+            (DeValue::String(text), Kind::Bool) if matches!(text.as_ref(), "true" | "false") => {
+                Some(format!("write it without quotes: {} = {text}", key.name))
+            }
+            (DeValue::Integer(number), Kind::Bool) if matches!(number.as_str(), "0" | "1") => {
+                Some(format!("write {} = {}", key.name, number.as_str() == "1"))
+            }
+            (DeValue::Integer(number), Kind::Cpus) if number.radix() == 10 => {
+                Some(format!("write it in quotes: {} = \"{}\"", key.name, number.as_str()))
+            }
+            (DeValue::String(text), Kind::Addresses | Kind::Interfaces | Kind::Texts | Kind::Flags) => {
+                Some(format!("write a list: {} = [{}]", key.name, quoted(text)))
+            }
+            _ => None,
+        };
+        self.refuse(format!("{name} where there should be another type"), help)
+    }
+
+    fn integer(&mut self, found: &DeValue<'_>, min: i64, max: i64) -> Option<i64> {
+        let DeValue::Integer(number) = found else { return self.wrong_type(found) };
+        match i64::from_str_radix(number.as_str(), number.radix()) {
+            Ok(value) if value < min => self.refuse(format!("{value} is too small"), None),
+            Ok(value) if value <= max => Some(value),
+            _ => self.refuse(format!("{} is too big", number.as_str()), None),
+        }
+    }
+
+    fn text<'v>(&mut self, found: &'v DeValue<'_>) -> Option<&'v str> {
+        match found {
+            DeValue::String(text) => Some(text),
+            other => self.wrong_type(other),
+        }
+    }
+
+    /// Each element of a list of texts through `one`; `None` if any is refused, after looking at all.
+    fn list<T>(
+        &mut self,
+        found: &DeValue<'_>,
+        mut one: impl FnMut(&mut Self, &str) -> Option<T>,
+    ) -> Option<Vec<(T, Span)>> {
+        let DeValue::Array(array) = found else { return self.wrong_type(found) };
+        let whole = self.span.clone();
+        let list = array
+            .iter()
+            .map(|element| {
+                self.span = element.span();
+                let text = self.text(element.get_ref())?;
+                Some((one(self, text)?, element.span()))
+            })
+            // Not `collect::<Option<_>>`, which would stop at the first problem.
+            .fold(Some(Vec::new()), |list, element| {
+                let mut list = list?;
+                list.push(element?);
+                Some(list)
+            });
+        self.span = whole;
+        list
+    }
+
+    fn unknown_word<T>(&mut self, text: &str, words: &[&str]) -> Option<T> {
+        if let Some(later) = LATER.iter().find(|l| l.place == self.path && l.word == text) {
+            return self.later(&format!("{}, of {},", quoted(text), later.feature));
+        }
+        let help = nearest(text, words.iter().copied()).map(|word| format!("did you mean \"{word}\"?"));
+        self.refuse(format!("unknown word {}", quoted(text)), help)
+    }
+
+    fn address(&mut self, text: &str) -> Option<IpAddr> {
+        match text.parse() {
+            Ok(IpAddr::V6(_)) => self.later("IPv6"),
+            Ok(address) => Some(address),
+            Err(_) => self.refuse(format!("{} is not an address", quoted(text)), address_help(text)),
+        }
+    }
+
+    fn interface(&mut self, text: &str) -> Option<IpNet> {
+        match text.parse::<IpNet>() {
+            Ok(IpNet::V6(_)) => self.later("IPv6"),
+            Ok(net) => Some(net),
+            Err(_) if text.parse::<IpAddr>().is_ok() => self.refuse(
+                format!("{} has no prefix length", quoted(text)),
+                Some(format!("add the length of its network, like \"{text}/24\"")),
+            ),
+            Err(_) => self.refuse(format!("{} is not an address with prefix length", quoted(text)), None),
+        }
+    }
+
+    fn prefix(&mut self, text: &str) -> Option<IpNet> {
+        match text.parse::<IpNet>() {
+            Ok(IpNet::V6(_)) => self.later("IPv6"),
+            Ok(net) if net.trunc() == net => Some(net),
+            Ok(net) => self.refuse(
+                format!("{} has bits set beyond its length", quoted(text)),
+                Some(format!("did you mean \"{}\"?", net.trunc())),
+            ),
+            Err(_) if text.parse::<IpAddr>().is_ok() => self.refuse(
+                format!("{} has no prefix length", quoted(text)),
+                Some(format!("for the one address write \"{text}/32\"")),
+            ),
+            Err(_) => self.refuse(format!("{} is not a prefix", quoted(text)), None),
+        }
+    }
+
+    fn service(&mut self, text: &str) -> Option<ServiceKey> {
+        if text.starts_with("sctp:") {
+            return self.later("SCTP");
+        }
+        if text.starts_with("fwmark:") || text.starts_with("fwmark6:") {
+            return self.later("a service by firewall mark");
+        }
+        let Some((scheme, rest)) = text.split_once("://") else {
+            let help = match (text.parse::<ServiceKey>(), text.parse::<SocketAddr>()) {
+                (Ok(key), _) => Some(format!("write \"{}\"", crate::save::service_url(&key))),
+                (_, Ok(socket)) => {
+                    Some(format!("say the protocol: \"tcp://{socket}\" or \"udp://{socket}\""))
+                }
+                _ => None,
+            };
+            return self.refuse(format!("{} is not a service", quoted(text)), help);
+        };
+        let Some(proto) = Proto::from_name(scheme) else {
+            let help =
+                nearest(scheme, ["tcp", "udp"]).map(|near| format!("did you mean \"{near}://{rest}\"?"));
+            return self.refuse(format!("unknown protocol {}", quoted(scheme)), help);
+        };
+        match rest.parse::<SocketAddr>() {
+            Ok(SocketAddr::V6(_)) => self.later("IPv6"),
+            Ok(socket) if socket.port() == 0 => self.refuse(
+                "port 0, for all ports, needs persistence, which is not supported yet by this version",
+                None,
+            ),
+            Ok(socket) => Some(ServiceKey::new(proto, socket.ip(), socket.port())),
+            Err(_) if rest.parse::<IpAddr>().is_ok() => self
+                .refuse(format!("{} has no port", quoted(text)), Some(format!("add it, like \"{text}:80\""))),
+            Err(_) => self.refuse(format!("{} is not an address and port", quoted(rest)), address_help(rest)),
+        }
+    }
+
+    fn destination(&mut self, text: &str) -> Option<(IpAddr, Option<u16>)> {
+        match (text.parse::<SocketAddr>(), text.parse::<IpAddr>()) {
+            (Ok(SocketAddr::V6(_)), _) | (_, Ok(IpAddr::V6(_))) => self.later("IPv6"),
+            (Ok(socket), _) if socket.port() == 0 => self.refuse(
+                "port 0 is no port",
+                Some(format!("for the service's port write \"{}\"", socket.ip())),
+            ),
+            (Ok(socket), _) => Some((socket.ip(), Some(socket.port()))),
+            (_, Ok(address)) => Some((address, None)),
+            _ => self.refuse(format!("{} is not an address and port", quoted(text)), address_help(text)),
+        }
+    }
+}
+
+fn type_name(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) => "an integer",
+        DeValue::Float(_) => "a number with a fraction",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+fn address_help(text: &str) -> Option<String> {
+    let looks_like_a_name = text.bytes().any(|b| b.is_ascii_alphabetic()) && !text.contains("::");
+    looks_like_a_name.then(|| "names are not looked up; write the address".to_string())
+}
+
+fn is_name(text: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    (1..=32).contains(&text.len()) && text.bytes().all(plain) && text.as_bytes()[0].is_ascii_alphanumeric()
+}
+
+/// CPU numbers of a list like `1-4,6`, ascending, each once; the empty text is the empty list.
+fn parse_cpus(text: &str) -> Result<Vec<usize>, String> {
+    let mut cpus = Vec::new();
+    for part in text.split(',').filter(|_| !text.trim().is_empty()) {
+        let number =
+            |n: &str| n.trim().parse::<usize>().map_err(|_| format!("{} is not a CPU list", quoted(text)));
+        let (first, last) = match part.split_once('-') {
+            Some((first, last)) => (number(first)?, number(last)?),
+            None => (number(part)?, number(part)?),
+        };
+        if first > last {
+            return Err(format!("{first}-{last} runs backwards"));
+        }
+        if last > CPU_MAX {
+            return Err(format!("there is no CPU {last}"));
+        }
+        cpus.extend(first..=last);
+    }
+    cpus.sort_unstable();
+    let given = cpus.len();
+    cpus.dedup();
+    if cpus.len() < given { Err("a CPU is in it twice".into()) } else { Ok(cpus) }
+}
+
+/// The kernel's rule for `sync_threshold`: both from 0, the first below the second unless that is 0.
+fn parse_threshold(text: &str) -> Option<Value> {
+    let mut numbers = text.split_ascii_whitespace().map(|n| n.parse::<i32>().ok().filter(|n| *n >= 0));
+    let (first, second) = (numbers.next()??, numbers.next()??);
+    let good = numbers.next().is_none() && (second == 0 || first < second);
+    good.then_some(Value::Threshold(first, second))
+}

@@ -1,0 +1,289 @@
+//! The file's TOML against the table of keys.
+//!
+//! Model: every table of the file becomes a [`Section`], which has for each key of its row the value, or the
+//! knowledge that one was given and refused. Whatever the table of keys does not have is a problem. What values
+//! mean to each other is left to `validate`.
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::error::{Problems, Span};
+use crate::field::{Field, Settings};
+use crate::keys::{self, Key, LATER, Preset, TABLES, Table};
+use crate::value::{Value, convert, nearest, quoted};
+
+/// All tables of a file.
+pub(crate) struct Document {
+    /// One section for each table that is written once, given or not.
+    singles: Vec<Section>,
+    /// `[[port]]`.
+    pub ports: Vec<Section>,
+    /// `[[route]]`.
+    pub routes: Vec<Section>,
+    /// `[[neighbour]]`.
+    pub neighbours: Vec<Section>,
+    /// `[[service]]` with the `[[service.destination]]` of each.
+    pub services: Vec<(Section, Vec<Section>)>,
+    /// Whether the text is TOML all through, so that what is missing is missing.
+    pub complete: bool,
+}
+
+impl Document {
+    /// The settings of one table.
+    pub(crate) fn settings<S: Settings>(&self) -> S {
+        S::read(self.single(S::TABLE))
+    }
+
+    /// The section of a table that is written once.
+    pub(crate) fn single(&self, name: &str) -> &Section {
+        self.singles.iter().find(|s| s.table.name == name).expect("a section for each table written once")
+    }
+}
+
+/// One table of the file.
+pub(crate) struct Section {
+    table: &'static Table,
+    /// Its header, for problems with the whole.
+    pub at: Span,
+    /// By position of the key in the table's row.
+    slots: Vec<Slot>,
+}
+
+#[derive(Clone)]
+enum Slot {
+    Absent,
+    Refused,
+    Given(Value, Span),
+}
+
+impl Section {
+    /// A table that says nothing.
+    pub(crate) fn defaults(table: &'static Table) -> Section {
+        Section::empty(table, Span::default())
+    }
+
+    fn empty(table: &'static Table, at: Span) -> Section {
+        Section { table, at, slots: vec![Slot::Absent; table.keys.len()] }
+    }
+
+    /// The value of a key or its default, as a field; the default also in place of a refused value.
+    pub(crate) fn field<F: Field>(&self, name: &str) -> F {
+        let (key, slot) = self.slot(name);
+        match slot {
+            Slot::Given(value, _) => F::read(Some(value)),
+            Slot::Absent | Slot::Refused => F::read(Value::preset(key).as_ref()),
+        }
+    }
+
+    /// The value a key was given, with its place; no default.
+    pub(crate) fn given(&self, name: &str) -> Option<(&Value, &Span)> {
+        match self.slot(name).1 {
+            Slot::Given(value, at) => Some((value, at)),
+            Slot::Absent | Slot::Refused => None,
+        }
+    }
+
+    /// Place of a key's value, or of the header where it was not given.
+    pub(crate) fn place(&self, name: &str) -> &Span {
+        self.given(name).map_or(&self.at, |(_, at)| at)
+    }
+
+    /// Whether a value was given and refused: what depends on it is not to be judged.
+    pub(crate) fn refused(&self, name: &str) -> bool {
+        matches!(self.slot(name).1, Slot::Refused)
+    }
+
+    /// `table.key`.
+    pub(crate) fn path(&self, name: &str) -> String {
+        format!("{}.{name}", self.table.name)
+    }
+
+    fn slot(&self, name: &str) -> (&'static Key, &Slot) {
+        let keys = self.table.keys;
+        let at = keys.iter().position(|k| k.name == name).expect("callers name keys of the table");
+        (&keys[at], &self.slots[at])
+    }
+}
+
+/// Reads all of `text`, noting every problem there is with single values.
+pub(crate) fn walk(text: &str, problems: &mut Problems) -> Document {
+    let (root, syntax) = DeTable::parse_recoverable(text);
+    for error in &syntax {
+        let span = error.span().unwrap_or_default();
+        problems.push(&span, Problems::SYNTAX, error.message().replace('\n', " "));
+    }
+    let mut walker = Walker { problems, complete: syntax.is_empty() };
+    let mut document = walker.root(root.get_ref());
+    document.complete = syntax.is_empty();
+    document
+}
+
+struct Walker<'p> {
+    problems: &'p mut Problems,
+    complete: bool,
+}
+
+impl Walker<'_> {
+    fn root(&mut self, root: &DeTable<'_>) -> Document {
+        for (key, value) in root {
+            if !top_tables().any(|table| table.name == key.get_ref()) {
+                self.unknown_at_top(key.get_ref(), &key.span(), value.get_ref());
+            }
+        }
+        let mut list = |name: &str| {
+            let table = keys::table(name);
+            let elements = self.elements(table, root.get(name));
+            elements.into_iter().map(|(element, at)| self.section(table, element, at)).collect()
+        };
+        let (ports, routes, neighbours) = (list("port"), list("route"), list("neighbour"));
+        let service = keys::table("service");
+        let services = self
+            .elements(service, root.get(service.name))
+            .into_iter()
+            .map(|(element, at)| (self.section(service, element, at), self.destinations(element)))
+            .collect();
+        let singles = top_tables().filter(|t| !t.list).map(|table| self.single(table, root.get(table.name)));
+        Document { singles: singles.collect(), ports, routes, neighbours, services, complete: true }
+    }
+
+    fn destinations(&mut self, service: &DeTable<'_>) -> Vec<Section> {
+        let table = keys::table("service.destination");
+        let elements = self.elements(table, service.get("destination"));
+        elements.into_iter().map(|(element, at)| self.section(table, element, at)).collect()
+    }
+
+    fn single(&mut self, table: &'static Table, found: Option<&Spanned<DeValue<'_>>>) -> Section {
+        let Some(found) = found else { return Section::empty(table, Span::default()) };
+        match found.get_ref() {
+            DeValue::Table(inner) => self.section(table, inner, found.span()),
+            DeValue::Array(array) if array.iter().all(|element| element.get_ref().is_table()) => {
+                // The first of several is read; that there are several is the problem.
+                for element in array.iter() {
+                    self.problems
+                        .push(&element.span(), table.name, "is written once, not as a list")
+                        .help(format!("write {} and put all its keys there", table.header()));
+                }
+                Section::empty(table, found.span())
+            }
+            _ => {
+                self.problems.push(&found.span(), table.name, "is a table").expected(table.header());
+                Section::empty(table, found.span())
+            }
+        }
+    }
+
+    /// The tables of a list.
+    fn elements<'v, 'i>(
+        &mut self,
+        table: &'static Table,
+        found: Option<&'v Spanned<DeValue<'i>>>,
+    ) -> Vec<(&'v DeTable<'i>, Span)> {
+        let Some(found) = found else { return Vec::new() };
+        match found.get_ref() {
+            DeValue::Array(array) => array
+                .iter()
+                .filter_map(|element| match element.get_ref() {
+                    DeValue::Table(inner) => Some((inner, element.span())),
+                    _ => {
+                        self.problems
+                            .push(&element.span(), table.name, "is a list of tables")
+                            .expected(table.header());
+                        None
+                    }
+                })
+                .collect(),
+            DeValue::Table(inner) => {
+                self.problems
+                    .push(&found.span(), table.name, "is one of a list")
+                    .help(format!("write {} above the keys of each", table.header()));
+                vec![(inner, found.span())]
+            }
+            _ => {
+                self.problems.push(&found.span(), table.name, "is a list of tables").expected(table.header());
+                Vec::new()
+            }
+        }
+    }
+
+    fn section(&mut self, table: &'static Table, found: &DeTable<'_>, at: Span) -> Section {
+        let mut section = Section::empty(table, at);
+        for (name, value) in found {
+            let path = format!("{}.{}", table.name, name.get_ref());
+            if let Some(index) = table.keys.iter().position(|key| key.name == name.get_ref()) {
+                section.slots[index] = match convert(&table.keys[index], &path, value, self.problems) {
+                    Some(converted) => Slot::Given(converted, value.span()),
+                    None => Slot::Refused,
+                };
+            } else if !TABLES.iter().any(|child| child.name == path) {
+                self.unknown(table, name.get_ref(), &name.span());
+            }
+        }
+        for (key, slot) in table.keys.iter().zip(&section.slots) {
+            if self.complete && key.default == Preset::Required && matches!(slot, Slot::Absent) {
+                let path = section.path(key.name);
+                self.problems
+                    .push(&section.at, path, "is missing")
+                    .expected(key.kind.expected())
+                    .help(format!("add the line {} = ... here: {}", key.name, key.sentence));
+            }
+        }
+        section
+    }
+
+    fn unknown(&mut self, table: &'static Table, name: &str, at: &Span) {
+        let path = format!("{}.{}", table.name, printable_key(name));
+        if let Some(later) = LATER.iter().find(|l| l.place == table.name && l.word == name) {
+            let why = format!("not supported yet by this version ({})", later.feature);
+            self.problems.push(at, path, why);
+            return;
+        }
+        let children = TABLES.iter().filter_map(|t| t.name.strip_prefix(table.name)?.strip_prefix('.'));
+        let help = nearest(name, table.keys.iter().map(|key| key.name).chain(children))
+            .map(|near| format!("did you mean {near}?"))
+            .or_else(|| belongs_elsewhere(name));
+        let problem = self.problems.push(at, path, "unknown key");
+        problem.expected(format!("a key of {}: {}", table.header(), key_names(table)));
+        if let Some(help) = help {
+            problem.help(help);
+        }
+    }
+
+    fn unknown_at_top(&mut self, name: &str, at: &Span, value: &DeValue<'_>) {
+        let near = nearest(name, top_tables().map(|table| table.name));
+        let help = match near {
+            Some(near) => Some(format!("did you mean {}?", keys::table(near).header())),
+            None => belongs_elsewhere(name),
+        };
+        let what = match value {
+            DeValue::Table(_) | DeValue::Array(_) => "unknown table",
+            _ => "unknown key",
+        };
+        let headers: Vec<_> = top_tables().map(Table::header).collect();
+        let problem = self.problems.push(at, printable_key(name), what);
+        problem.expected(format!("one of {}", headers.join(", ")));
+        if let Some(help) = help {
+            problem.help(help);
+        }
+    }
+}
+
+fn top_tables() -> impl Iterator<Item = &'static Table> {
+    TABLES.iter().filter(|table| !table.name.contains('.'))
+}
+
+fn key_names(table: &Table) -> String {
+    let names: Vec<_> = table.keys.iter().map(|key| key.name).collect();
+    names.join(", ")
+}
+
+/// A key that another table has.
+fn belongs_elsewhere(name: &str) -> Option<String> {
+    let home = TABLES.iter().find(|table| table.key(name).is_some())?;
+    Some(format!("{name} is a key of {}", home.header()))
+}
+
+/// A key of the file within a message: plain if it is plain, else in quotes and made harmless.
+fn printable_key(name: &str) -> String {
+    let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
+    if plain && (1..=60).contains(&name.len()) { name.to_string() } else { quoted(name) }
+}
