@@ -1,5 +1,9 @@
 //! Weir: control.
 #![forbid(unsafe_code)]
 pub mod api;
+pub mod args;
+pub mod check;
+pub mod commands;
+pub mod conn_filter;
 pub mod failure;
 pub mod show;

@@ -1,3 +1,45 @@
-//! The `weir` program.
+//! The `weir` program: the daemon and the operator's commands.
 #![forbid(unsafe_code)]
-fn main() {}
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use control::args::{Cli, Command};
+use control::failure::{Exit, Failure};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error).into(),
+    };
+    let result = match &cli.command {
+        Command::Check(args) => return control::check::check(args).into(),
+        Command::Status(args) => control::commands::status(args),
+        Command::Drops(args) => control::commands::drops(args),
+        Command::List(args) => control::commands::list(args),
+        Command::Conns(args) => control::commands::conns(args),
+        _ => unreachable!(),
+    };
+    match result {
+        Ok(()) => Exit::Done.into(),
+        Err(failure) => {
+            eprintln!("{failure}");
+            failure.exit.into()
+        }
+    }
+}
+
+/// Prints help and version as asked for; a mistake in our form: `weir: WHAT: WHY`, hint below.
+fn usage(error: &clap::Error) -> Exit {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        let _ = error.print();
+        return Exit::Done;
+    }
+    let text = error.render().to_string();
+    let (why, rest) = text.split_once('\n').unwrap_or((&text, ""));
+    let hint: Vec<&str> = rest.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let why = why.strip_prefix("error: ").unwrap_or(why);
+    eprintln!("{}", Failure::usage("usage", why).hint(hint.join("\n")));
+    Exit::Usage
+}

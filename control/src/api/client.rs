@@ -1,5 +1,6 @@
 //! The commands' end of the control socket: one request, its rows, blocking.
 
+use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -52,11 +53,11 @@ impl Client {
     ///
     /// # Errors
     /// The daemon refuses (exit status 1), is gone or silent (3), or speaks another language (1); or `each`
-    /// fails, and the rest of the answer is not read.
+    /// fails. After that, or when `each` breaks off, the rest of the answer is on its way: the client is used up.
     pub fn rows<T: DeserializeOwned>(
         &mut self,
         request: &Request,
-        mut each: impl FnMut(T) -> Result<(), Failure>,
+        mut each: impl FnMut(T) -> Result<ControlFlow<()>, Failure>,
     ) -> Result<(), Failure> {
         self.sequence += 1;
         rustix::net::send(&self.fd, &codec::encode_request(self.sequence, request), SendFlags::NOSIGNAL)
@@ -74,7 +75,11 @@ impl Client {
             for (_, reply) in replies.into_iter().filter(|(sequence, _)| *sequence == self.sequence) {
                 match reply {
                     Reply::Row(json) => {
-                        each(serde_json::from_slice(&json).map_err(|error| self.not_understood(&error))?)?;
+                        let row =
+                            serde_json::from_slice(&json).map_err(|error| self.not_understood(&error))?;
+                        if each(row)?.is_break() {
+                            return Ok(());
+                        }
                     }
                     Reply::Done | Reply::Ack => return Ok(()),
                     Reply::Refused(refusal) => return Err(refused(refusal)),
@@ -91,7 +96,7 @@ impl Client {
         let mut rows = Vec::new();
         self.rows(request, |row| {
             rows.push(row);
-            Ok(())
+            Ok(ControlFlow::Continue(()))
         })?;
         Ok(rows)
     }

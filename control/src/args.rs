@@ -1,0 +1,193 @@
+//! The command line of `weir`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Environment variable that names the control socket.
+pub const SOCKET_VARIABLE: &str = "WEIR_SOCKET";
+/// Control socket when neither option nor variable names one.
+pub const DEFAULT_SOCKET: &str = "/run/weir/weir.sock";
+
+/// A layer 4 load balancer in user space.
+#[derive(Debug, Parser)]
+#[command(name = "weir", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(after_help = "Exit status: 0 done, 1 refused or failed while running, 2 usage or configuration, \
+    3 environment (no daemon, no privilege, no device).")]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the daemon in the foreground; logs go to stderr
+    #[command(after_help = "SIGHUP reads the file again and applies what differs; SIGTERM stops.\n\n\
+        Example:\n  weir run --config /etc/weir/weir.toml")]
+    Run(RunArgs),
+    /// Check a configuration and print every problem
+    #[command(after_help = "Example:\n  weir check --show /etc/weir/weir.toml")]
+    Check(CheckArgs),
+    /// Show ports, workers, tables and warnings
+    #[command(after_help = "Example:\n  weir status --watch 5")]
+    Status(StatusArgs),
+    /// Show why packets were dropped
+    #[command(after_help = "Example:\n  weir drops --all")]
+    Drops(DropsArgs),
+    /// List services and destinations as ipvsadm does
+    #[command(after_help = "Example:\n  weir list --stats")]
+    List(ListArgs),
+    /// List connections
+    #[command(after_help = "Example:\n  weir conns --service tcp:198.51.100.1:80 --state ESTABLISHED")]
+    Conns(ConnsArgs),
+    /// Run the packets of a capture through a configuration
+    #[command(after_help = "The same packets give the same result every time: the clock is the capture's. \
+        The packets that leave are written to OUT; port 0 of the configuration receives IN.\n\n\
+        Example:\n  weir replay rules.toml in.pcap out.pcap --trace")]
+    Replay(ReplayArgs),
+}
+
+/// `weir run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Configuration file
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+}
+
+/// `weir check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Configuration file
+    pub file: PathBuf,
+    /// Print the configuration with all defaults filled in
+    #[arg(long)]
+    pub show: bool,
+}
+
+/// What every reading command takes.
+#[derive(Debug, Args)]
+pub struct Reading {
+    /// Control socket of the daemon [default: WEIR_SOCKET, else /run/weir/weir.sock]
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Reading {
+    /// The socket to use: option, else variable, else default.
+    pub fn socket_path(&self) -> PathBuf {
+        let from_variable = || std::env::var_os(SOCKET_VARIABLE).filter(|v| !v.is_empty()).map(PathBuf::from);
+        self.socket.clone().or_else(from_variable).unwrap_or_else(|| DEFAULT_SOCKET.into())
+    }
+}
+
+/// Repetition of a command whose figures move.
+#[derive(Debug, Args)]
+pub struct Watch {
+    /// Print again every so many seconds, until interrupted
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub watch: Option<u32>,
+}
+
+/// `weir status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Socket and form.
+    #[command(flatten)]
+    pub reading: Reading,
+    /// Repetition.
+    #[command(flatten)]
+    pub watch: Watch,
+}
+
+/// `weir drops`.
+#[derive(Debug, Args)]
+pub struct DropsArgs {
+    /// Also reasons that never happened
+    #[arg(long)]
+    pub all: bool,
+    /// Socket and form.
+    #[command(flatten)]
+    pub reading: Reading,
+    /// Repetition.
+    #[command(flatten)]
+    pub watch: Watch,
+}
+
+/// `weir list`.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Connections, packets and bytes in place of scheduler and weights
+    #[arg(long)]
+    pub stats: bool,
+    /// Large numbers in full
+    #[arg(long, requires = "stats")]
+    pub exact: bool,
+    /// Socket and form.
+    #[command(flatten)]
+    pub reading: Reading,
+    /// Repetition.
+    #[command(flatten)]
+    pub watch: Watch,
+}
+
+/// `weir conns`.
+#[derive(Debug, Args)]
+pub struct ConnsArgs {
+    /// Connections of this client
+    #[arg(long, value_name = "ADDRESS[:PORT]")]
+    pub client: Option<String>,
+    /// Connections of this service, e.g. tcp:198.51.100.1:80
+    #[arg(long, value_name = "SERVICE")]
+    pub service: Option<String>,
+    /// Connections to this destination, e.g. 10.0.0.11:8080
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub dest: Option<String>,
+    /// Connections in this state, e.g. ESTABLISHED
+    #[arg(long, value_name = "STATE")]
+    pub state: Option<String>,
+    /// Socket and form.
+    #[command(flatten)]
+    pub reading: Reading,
+}
+
+/// `weir replay`.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// Configuration file
+    pub rules: PathBuf,
+    /// Capture to read
+    #[arg(value_name = "IN")]
+    pub input: PathBuf,
+    /// Capture to write
+    #[arg(value_name = "OUT")]
+    pub output: PathBuf,
+    /// Print what became of every packet
+    #[arg(long)]
+    pub trace: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn every_command_has_an_example_that_parses() {
+        Cli::command().debug_assert();
+        for command in Cli::command().get_subcommands() {
+            let help = command.get_after_help().expect(command.get_name()).to_string();
+            let example = help.lines().find_map(|l| l.strip_prefix("  weir ")).expect(command.get_name());
+            let words = std::iter::once("weir").chain(example.split_whitespace());
+            Cli::try_parse_from(words).unwrap_or_else(|e| panic!("{example}: {e}"));
+            assert!(example.starts_with(command.get_name()), "{example}");
+        }
+    }
+}

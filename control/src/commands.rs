@@ -1,0 +1,174 @@
+//! The reading commands: ask the daemon, print its rows.
+//!
+//! Each command is one request; `--json` prints the rows as they are, otherwise [`crate::show`] makes the
+//! text. With `--watch` the same is printed again and again: over the old text on a terminal, below it
+//! elsewhere.
+
+use std::io::{self, IsTerminal, Write};
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::json;
+
+use crate::api::client::Client;
+use crate::api::codec::{ConnFilterText, Request};
+use crate::api::rows::{ConnRow, DestRow, DropRow, ListRow, ServiceRow, StatusRow};
+use crate::args::{ConnsArgs, DropsArgs, ListArgs, Reading, StatusArgs, Watch};
+use crate::conn_filter::ConnFilter;
+use crate::failure::Failure;
+use crate::show::listing::{Columns, Listing};
+use crate::show::status::Status;
+use crate::show::{conns, drops};
+
+/// Clears a terminal and goes to its first line (ECMA-48 ED, CUP).
+const CLEAR: &str = "\x1b[2J\x1b[H";
+
+/// `weir status`.
+pub fn status(args: &StatusArgs) -> Result<(), Failure> {
+    watch(&args.watch, &args.reading, |client| {
+        let status = Status::from_rows(client.collect::<StatusRow>(&Request::Status)?);
+        Ok(if args.reading.json { pretty(&status) } else { status.text() })
+    })
+}
+
+/// `weir drops`.
+pub fn drops(args: &DropsArgs) -> Result<(), Failure> {
+    watch(&args.watch, &args.reading, |client| {
+        let rows = client.collect::<DropRow>(&Request::Drops { all: args.all })?;
+        Ok(if args.reading.json { pretty(&json!({ "drops": rows })) } else { drops::listing(&rows) })
+    })
+}
+
+/// `weir list`.
+pub fn list(args: &ListArgs) -> Result<(), Failure> {
+    let columns = match (args.stats, args.exact) {
+        (false, _) => Columns::Plain,
+        (true, false) => Columns::Stats,
+        (true, true) => Columns::StatsExact,
+    };
+    watch(&args.watch, &args.reading, |client| {
+        let listing = Listing::from_rows(client.collect::<ListRow>(&Request::List)?)
+            .ok_or_else(|| Failure::run("list", "the daemon's answer has a destination without a service"))?;
+        Ok(if args.reading.json { pretty(&listing_json(&listing)) } else { listing.text(columns) })
+    })
+}
+
+/// `weir conns`. Rows are printed as they come: there may be millions.
+pub fn conns(args: &ConnsArgs) -> Result<(), Failure> {
+    let filter = ConnFilterText {
+        client: args.client.clone(),
+        service: args.service.clone(),
+        dest: args.dest.clone(),
+        state: args.state.clone(),
+    };
+    ConnFilter::parse(&filter).map_err(|refusal| {
+        Failure::usage("conns", refusal.text).hint("`weir conns --help` shows the forms of the filters")
+    })?;
+    let mut client = Client::connect(&args.reading.socket_path())?;
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut printed = Printed::default();
+    if args.reading.json {
+        printed.write(&mut out, "{\"connections\":[")?;
+    } else {
+        printed.write(&mut out, &conns::head())?;
+    }
+    let mut separator = "\n  ";
+    client.rows(&Request::Conns(filter), |row: ConnRow| {
+        if args.reading.json {
+            printed.write(&mut out, separator)?;
+            separator = ",\n  ";
+            printed.write(
+                &mut out,
+                &serde_json::to_string(&row).expect("rows have string keys and finite numbers"),
+            )
+        } else {
+            printed.write(&mut out, &conns::line(&row))
+        }?;
+        Ok(if printed.reader_gone { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    })?;
+    if args.reading.json {
+        printed.write(&mut out, "\n]}\n")?;
+    }
+    printed.flush(&mut out)
+}
+
+/// Prints what `text` makes of the daemon's answer, once or every so many seconds.
+fn watch(
+    watch: &Watch,
+    reading: &Reading,
+    mut text: impl FnMut(&mut Client) -> Result<String, Failure>,
+) -> Result<(), Failure> {
+    let mut client = Client::connect(&reading.socket_path())?;
+    let mut out = io::stdout().lock();
+    let mut printed = Printed::default();
+    let redraw = watch.watch.is_some() && out.is_terminal() && !reading.json;
+    loop {
+        let text = text(&mut client)?;
+        if redraw {
+            printed.write(&mut out, CLEAR)?;
+        }
+        printed.write(&mut out, &text)?;
+        printed.flush(&mut out)?;
+        match watch.watch {
+            Some(seconds) if !printed.reader_gone => std::thread::sleep(Duration::from_secs(seconds.into())),
+            _ => return Ok(()),
+        }
+        if !redraw && !reading.json {
+            printed.write(&mut out, "\n")?;
+        }
+    }
+}
+
+/// Writing to stdout, where a reader that has gone (`| head`) is no failure of ours.
+#[derive(Default)]
+struct Printed {
+    reader_gone: bool,
+}
+
+impl Printed {
+    fn write(&mut self, out: &mut impl Write, text: &str) -> Result<(), Failure> {
+        if self.reader_gone {
+            return Ok(());
+        }
+        let written = out.write_all(text.as_bytes());
+        self.note(written)
+    }
+
+    fn flush(&mut self, out: &mut impl Write) -> Result<(), Failure> {
+        if self.reader_gone {
+            return Ok(());
+        }
+        let flushed = out.flush();
+        self.note(flushed)
+    }
+
+    fn note(&mut self, result: io::Result<()>) -> Result<(), Failure> {
+        match result {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.reader_gone = true,
+            Err(error) => return Err(Failure::run("stdout", error)),
+            Ok(()) => {}
+        }
+        Ok(())
+    }
+}
+
+#[derive(Serialize)]
+struct ServiceJson<'a> {
+    #[serde(flatten)]
+    service: &'a ServiceRow,
+    destinations: &'a [DestRow],
+}
+
+fn listing_json(listing: &Listing) -> serde_json::Value {
+    let services: Vec<ServiceJson<'_>> = listing
+        .services
+        .iter()
+        .map(|(service, destinations)| ServiceJson { service, destinations })
+        .collect();
+    json!({ "connection_table_size": listing.connection_table_size, "services": services })
+}
+
+fn pretty(value: &impl Serialize) -> String {
+    serde_json::to_string_pretty(value).expect("rows have string keys and finite numbers") + "\n"
+}
