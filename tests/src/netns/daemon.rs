@@ -6,9 +6,10 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, SystemTime};
 
 use control::api::rows::{
-    CounterFields, DaemonRow, DestRow, DropRow, ListRow, PortRow, ServiceRow, StatusRow,
+    CounterFields, DaemonRow, DestRow, DropRow, PortRow, ServiceRow, TableRow, WorkerRow,
 };
 use rustix::process::Signal;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::{Net, Process, Topology, text_of, wait_for};
@@ -74,6 +75,39 @@ pub struct Daemon {
     socket: PathBuf,
 }
 
+/// What `weir status --json` prints, as far as tests read it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Status {
+    /// The process.
+    pub daemon: DaemonRow,
+    /// Its ports, in configuration order.
+    pub ports: Vec<PortRow>,
+    /// Its workers.
+    pub workers: Vec<WorkerRow>,
+    /// Its tables.
+    pub tables: Vec<TableRow>,
+}
+
+/// A service in `weir list --json`.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Service {
+    /// The service itself.
+    #[serde(flatten)]
+    pub row: ServiceRow,
+    /// Its destinations, newest first.
+    pub destinations: Vec<DestRow>,
+}
+
+#[derive(Deserialize)]
+struct Listing {
+    services: Vec<Service>,
+}
+
+#[derive(Deserialize)]
+struct Drops {
+    drops: Vec<DropRow>,
+}
+
 /// How a daemon ended.
 #[derive(Debug)]
 pub struct Ended {
@@ -127,11 +161,11 @@ impl Daemon {
 
     /// Gives it another configuration and waits until that is in force.
     pub fn reload(&self, configuration: &str) {
-        let before = self.status().0.revision;
+        let before = self.status().daemon.revision;
         fs::write(&self.config, configuration).expect("a directory of our own");
         self.process.signal(Signal::HUP);
         wait_for("the reload is in force", Duration::from_secs(5), || {
-            (self.status().0.revision > before).then_some(())
+            (self.status().daemon.revision > before).then_some(())
         });
     }
 
@@ -147,46 +181,35 @@ impl Daemon {
     }
 
     /// Services with their destinations.
-    pub fn list(&self) -> Vec<(ServiceRow, Vec<DestRow>)> {
-        let mut services: Vec<(ServiceRow, Vec<DestRow>)> = Vec::new();
-        for row in self.rows::<ListRow>(&["list", "--stats", "--json"]) {
-            match row {
-                ListRow::Head(_) => {}
-                ListRow::Service(service) => services.push((service, Vec::new())),
-                ListRow::Dest(dest) => services.last_mut().expect("a service comes first").1.push(dest),
-            }
-        }
-        services
+    pub fn list(&self) -> Vec<Service> {
+        self.json::<Listing>(&["list"]).services
     }
 
-    /// Counters of one service and of its destinations, these by address.
+    /// Counters of one service, and of its destinations in the order of the listing.
     pub fn counters(&self, service: &str) -> (CounterFields, Vec<(String, CounterFields)>) {
         let services = self.list();
-        let (row, dests) = services
+        let found = services
             .iter()
-            .find(|(row, _)| row.service == service)
+            .find(|found| found.row.service == service)
             .unwrap_or_else(|| panic!("no service {service} in {services:?}"));
-        (row.counters, dests.iter().map(|dest| (dest.dest.to_string(), dest.counters)).collect())
+        let destinations = found.destinations.iter().map(|dest| (dest.dest.to_string(), dest.counters));
+        (found.row.counters, destinations.collect())
     }
 
     /// Its own figures and those of its ports.
-    pub fn status(&self) -> (DaemonRow, Vec<PortRow>) {
-        let rows = self.rows::<StatusRow>(&["status", "--json"]);
-        let daemon = rows.iter().find_map(|row| match row {
-            StatusRow::Daemon(daemon) => Some(daemon.clone()),
-            _ => None,
-        });
-        let ports = rows.into_iter().filter_map(|row| match row {
-            StatusRow::Port(port) => Some(port),
-            _ => None,
-        });
-        (daemon.expect("status begins with the daemon"), ports.collect())
+    pub fn status(&self) -> Status {
+        self.json(&["status"])
     }
 
     /// Drop reasons that have counted anything: name, packets.
     pub fn drops(&self) -> Vec<(String, u64)> {
-        let rows = self.rows::<DropRow>(&["drops", "--json"]);
+        let rows = self.json::<Drops>(&["drops"]).drops;
         rows.into_iter().filter(|row| row.drops_total > 0).map(|row| (row.reason, row.drops_total)).collect()
+    }
+
+    /// Packets dropped for one reason.
+    pub fn drops_of(&self, reason: &str) -> u64 {
+        self.drops().into_iter().find(|(name, _)| name == reason).map_or(0, |(_, packets)| packets)
     }
 
     /// An operator's command to this daemon.
@@ -196,11 +219,10 @@ impl Daemon {
         command
     }
 
-    fn rows<T: DeserializeOwned>(&self, args: &[&str]) -> Vec<T> {
-        let output = self.ask(args).output().expect("weir runs");
+    fn json<T: DeserializeOwned>(&self, args: &[&str]) -> T {
+        let output = self.ask(args).arg("--json").output().expect("weir runs");
         assert!(output.status.success(), "weir {args:?}: {}\n{}", text_of(&output), self.log());
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
-            panic!("weir {args:?} printed no array of rows: {error}: {}", text_of(&output))
-        })
+        serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("weir {args:?} --json: {error}: {}", text_of(&output)))
     }
 }
