@@ -90,9 +90,8 @@ struct FlagWidth;
 
 impl ParseCallbacks for FlagWidth {
     fn int_macro(&self, name: &str, _value: i64) -> Option<IntKind> {
-        let flag = name.starts_with("RTE_MBUF_F_")
-            || name.starts_with("RTE_ETH_RSS_")
-            || name.contains("_OFFLOAD_");
+        let flag =
+            name.starts_with("RTE_MBUF_F_") || name.starts_with("RTE_ETH_RSS_") || name.contains("_OFFLOAD_");
         flag.then_some(IntKind::U64)
     }
 }

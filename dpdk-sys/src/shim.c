@@ -28,6 +28,11 @@ void shim_mbuf_free(struct rte_mbuf *mbuf)
 	rte_pktmbuf_free(mbuf);
 }
 
+uint16_t shim_mbuf_data_room(struct rte_mempool *pool)
+{
+	return rte_pktmbuf_data_room_size(pool);
+}
+
 unsigned int shim_ring_enqueue(struct rte_ring *ring, void *const *items, unsigned int count)
 {
 	return rte_ring_sp_enqueue_burst(ring, items, count, NULL);

@@ -28,6 +28,7 @@ unsigned int shim_lcore_id(void);
 struct rte_mbuf *shim_mbuf_alloc(struct rte_mempool *pool);
 int shim_mbuf_alloc_bulk(struct rte_mempool *pool, struct rte_mbuf **mbufs, unsigned int count);
 void shim_mbuf_free(struct rte_mbuf *mbuf);
+uint16_t shim_mbuf_data_room(struct rte_mempool *pool);
 
 /* Rings with one producer and one consumer; the number moved is returned. */
 unsigned int shim_ring_enqueue(struct rte_ring *ring, void *const *items, unsigned int count);
