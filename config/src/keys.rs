@@ -183,6 +183,16 @@ impl Key {
 }
 
 impl Kind {
+    /// The type of its values, as errors have it.
+    pub(crate) fn noun(&self) -> &'static str {
+        match self {
+            Kind::Int(..) | Kind::PowerOfTwo(..) => "an integer",
+            Kind::Bool => "true or false",
+            Kind::Texts | Kind::Addresses | Kind::Interfaces | Kind::Flags => "a list",
+            _ => "a text",
+        }
+    }
+
     /// What is accepted, in words, as errors and the manual have it.
     pub fn expected(&self) -> String {
         match self {
@@ -209,7 +219,10 @@ impl Kind {
                 "an address and port, like \"10.0.0.11:8080\"; without the port, the service's".into()
             }
             Kind::Scheduler => one_of(crate::Scheduler::ALL.iter().map(|s| s.name())),
-            Kind::Flags => format!("a list of {}", one_of(crate::value::FLAGS.iter().map(|f| f.0))),
+            Kind::Flags => {
+                let names: Vec<_> = crate::value::FLAGS.iter().map(|f| f.0).collect();
+                format!("a list of: {}", names.join(", "))
+            }
         }
     }
 }

@@ -5,6 +5,7 @@
 //! all rules are tried; a rule that would judge a value that was refused before is skipped.
 
 mod network;
+mod place;
 mod service;
 
 use std::net::{IpAddr, Ipv4Addr};

@@ -1,6 +1,8 @@
 //! One value of the file: from TOML to what its key accepts, or a problem.
 
-use std::net::{IpAddr, SocketAddr};
+mod address;
+
+use std::net::IpAddr;
 
 use ipnet::IpNet;
 use toml::Spanned;
@@ -8,7 +10,7 @@ use toml::de::DeValue;
 
 use crate::error::{Problems, Span, printable};
 use crate::keys::{CPU_MAX, Key, Kind, LATER, Preset};
-use crate::types::{Mac, Proto, Scheduler, ServiceFlags, ServiceKey};
+use crate::types::{Mac, Scheduler, ServiceFlags, ServiceKey};
 
 /// A value that its key accepts.
 #[derive(Clone, Debug, PartialEq)]
@@ -119,7 +121,7 @@ pub(crate) fn convert(
         Kind::Threshold => {
             let text = at.text(value.get_ref())?;
             parse_threshold(text)
-                .map_or_else(|| at.refuse(format!("{} is not that", quoted(text)), None), Some)
+                .map_or_else(|| at.refuse(format!("{} is no pair in order", quoted(text)), None), Some)
         }
         Kind::Address => {
             let text = at.text(value.get_ref())?;
@@ -208,7 +210,7 @@ impl At<'_> {
     }
 
     fn later<T>(&mut self, what: &str) -> Option<T> {
-        self.problems.push(&self.span, self.path, format!("{what} not supported yet by this version"));
+        self.problems.push(&self.span, self.path, format!("{what} is not supported yet by this version"));
         None
     }
 
@@ -234,7 +236,7 @@ impl At<'_> {
             }
             _ => None,
         };
-        self.refuse(format!("{name} where there should be another type"), help)
+        self.refuse(format!("{name} instead of {}", key.kind.noun()), help)
     }
 
     fn integer(&mut self, found: &DeValue<'_>, min: i64, max: i64) -> Option<i64> {
@@ -261,113 +263,25 @@ impl At<'_> {
     ) -> Option<Vec<(T, Span)>> {
         let DeValue::Array(array) = found else { return self.wrong_type(found) };
         let whole = self.span.clone();
-        let list = array
-            .iter()
-            .map(|element| {
-                self.span = element.span();
-                let text = self.text(element.get_ref())?;
-                Some((one(self, text)?, element.span()))
-            })
-            // Not `collect::<Option<_>>`, which would stop at the first problem.
-            .fold(Some(Vec::new()), |list, element| {
-                let mut list = list?;
-                list.push(element?);
-                Some(list)
-            });
+        // All elements are looked at, also after one that is refused.
+        let mut list = Vec::new();
+        for element in array.iter() {
+            self.span = element.span();
+            let text = self.text(element.get_ref());
+            if let Some(one) = text.and_then(|text| one(self, text)) {
+                list.push((one, element.span()));
+            }
+        }
         self.span = whole;
-        list
+        (list.len() == array.len()).then_some(list)
     }
 
     fn unknown_word<T>(&mut self, text: &str, words: &[&str]) -> Option<T> {
         if let Some(later) = LATER.iter().find(|l| l.place == self.path && l.word == text) {
-            return self.later(&format!("{}, of {},", quoted(text), later.feature));
+            return self.later(&format!("{} ({})", quoted(text), later.feature));
         }
         let help = nearest(text, words.iter().copied()).map(|word| format!("did you mean \"{word}\"?"));
         self.refuse(format!("unknown word {}", quoted(text)), help)
-    }
-
-    fn address(&mut self, text: &str) -> Option<IpAddr> {
-        match text.parse() {
-            Ok(IpAddr::V6(_)) => self.later("IPv6"),
-            Ok(address) => Some(address),
-            Err(_) => self.refuse(format!("{} is not an address", quoted(text)), address_help(text)),
-        }
-    }
-
-    fn interface(&mut self, text: &str) -> Option<IpNet> {
-        match text.parse::<IpNet>() {
-            Ok(IpNet::V6(_)) => self.later("IPv6"),
-            Ok(net) => Some(net),
-            Err(_) if text.parse::<IpAddr>().is_ok() => self.refuse(
-                format!("{} has no prefix length", quoted(text)),
-                Some(format!("add the length of its network, like \"{text}/24\"")),
-            ),
-            Err(_) => self.refuse(format!("{} is not an address with prefix length", quoted(text)), None),
-        }
-    }
-
-    fn prefix(&mut self, text: &str) -> Option<IpNet> {
-        match text.parse::<IpNet>() {
-            Ok(IpNet::V6(_)) => self.later("IPv6"),
-            Ok(net) if net.trunc() == net => Some(net),
-            Ok(net) => self.refuse(
-                format!("{} has bits set beyond its length", quoted(text)),
-                Some(format!("did you mean \"{}\"?", net.trunc())),
-            ),
-            Err(_) if text.parse::<IpAddr>().is_ok() => self.refuse(
-                format!("{} has no prefix length", quoted(text)),
-                Some(format!("for the one address write \"{text}/32\"")),
-            ),
-            Err(_) => self.refuse(format!("{} is not a prefix", quoted(text)), None),
-        }
-    }
-
-    fn service(&mut self, text: &str) -> Option<ServiceKey> {
-        if text.starts_with("sctp:") {
-            return self.later("SCTP");
-        }
-        if text.starts_with("fwmark:") || text.starts_with("fwmark6:") {
-            return self.later("a service by firewall mark");
-        }
-        let Some((scheme, rest)) = text.split_once("://") else {
-            let help = match (text.parse::<ServiceKey>(), text.parse::<SocketAddr>()) {
-                (Ok(key), _) => Some(format!("write \"{}\"", crate::save::service_url(&key))),
-                (_, Ok(socket)) => {
-                    Some(format!("say the protocol: \"tcp://{socket}\" or \"udp://{socket}\""))
-                }
-                _ => None,
-            };
-            return self.refuse(format!("{} is not a service", quoted(text)), help);
-        };
-        let Some(proto) = Proto::from_name(scheme) else {
-            let help =
-                nearest(scheme, ["tcp", "udp"]).map(|near| format!("did you mean \"{near}://{rest}\"?"));
-            return self.refuse(format!("unknown protocol {}", quoted(scheme)), help);
-        };
-        match rest.parse::<SocketAddr>() {
-            Ok(SocketAddr::V6(_)) => self.later("IPv6"),
-            Ok(socket) if socket.port() == 0 => self.refuse(
-                "port 0, for all ports, needs persistence, which is not supported yet by this version",
-                None,
-            ),
-            Ok(socket) => Some(ServiceKey::new(proto, socket.ip(), socket.port())),
-            Err(_) if rest.parse::<IpAddr>().is_ok() => self
-                .refuse(format!("{} has no port", quoted(text)), Some(format!("add it, like \"{text}:80\""))),
-            Err(_) => self.refuse(format!("{} is not an address and port", quoted(rest)), address_help(rest)),
-        }
-    }
-
-    fn destination(&mut self, text: &str) -> Option<(IpAddr, Option<u16>)> {
-        match (text.parse::<SocketAddr>(), text.parse::<IpAddr>()) {
-            (Ok(SocketAddr::V6(_)), _) | (_, Ok(IpAddr::V6(_))) => self.later("IPv6"),
-            (Ok(socket), _) if socket.port() == 0 => self.refuse(
-                "port 0 is no port",
-                Some(format!("for the service's port write \"{}\"", socket.ip())),
-            ),
-            (Ok(socket), _) => Some((socket.ip(), Some(socket.port()))),
-            (_, Ok(address)) => Some((address, None)),
-            _ => self.refuse(format!("{} is not an address and port", quoted(text)), address_help(text)),
-        }
     }
 }
 
@@ -381,11 +295,6 @@ fn type_name(value: &DeValue<'_>) -> &'static str {
         DeValue::Array(_) => "a list",
         DeValue::Table(_) => "a table",
     }
-}
-
-fn address_help(text: &str) -> Option<String> {
-    let looks_like_a_name = text.bytes().any(|b| b.is_ascii_alphabetic()) && !text.contains("::");
-    looks_like_a_name.then(|| "names are not looked up; write the address".to_string())
 }
 
 fn is_name(text: &str) -> bool {

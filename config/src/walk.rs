@@ -160,13 +160,15 @@ impl Walker<'_> {
                 // The first of several is read; that there are several is the problem.
                 for element in array.iter() {
                     self.problems
-                        .push(&element.span(), table.name, "is written once, not as a list")
+                        .push(&element.span(), table.name, "a list where there should be one table")
                         .help(format!("write {} and put all its keys there", table.header()));
                 }
                 Section::empty(table, found.span())
             }
             _ => {
-                self.problems.push(&found.span(), table.name, "is a table").expected(table.header());
+                self.problems
+                    .push(&found.span(), table.name, "a value where there should be a table")
+                    .expected(table.header());
                 Section::empty(table, found.span())
             }
         }
@@ -186,7 +188,11 @@ impl Walker<'_> {
                     DeValue::Table(inner) => Some((inner, element.span())),
                     _ => {
                         self.problems
-                            .push(&element.span(), table.name, "is a list of tables")
+                            .push(
+                                &element.span(),
+                                table.name,
+                                "a value where there should be a list of tables",
+                            )
                             .expected(table.header());
                         None
                     }
@@ -194,12 +200,14 @@ impl Walker<'_> {
                 .collect(),
             DeValue::Table(inner) => {
                 self.problems
-                    .push(&found.span(), table.name, "is one of a list")
+                    .push(&found.span(), table.name, "one table where there should be a list of them")
                     .help(format!("write {} above the keys of each", table.header()));
                 vec![(inner, found.span())]
             }
             _ => {
-                self.problems.push(&found.span(), table.name, "is a list of tables").expected(table.header());
+                self.problems
+                    .push(&found.span(), table.name, "a value where there should be a list of tables")
+                    .expected(table.header());
                 Vec::new()
             }
         }
@@ -224,7 +232,7 @@ impl Walker<'_> {
                 self.problems
                     .push(&section.at, path, "is missing")
                     .expected(key.kind.expected())
-                    .help(format!("add the line {} = ... here: {}", key.name, key.sentence));
+                    .help(format!("add {} = ... to it. {}", key.name, key.sentence));
             }
         }
         section
@@ -233,7 +241,7 @@ impl Walker<'_> {
     fn unknown(&mut self, table: &'static Table, name: &str, at: &Span) {
         let path = format!("{}.{}", table.name, printable_key(name));
         if let Some(later) = LATER.iter().find(|l| l.place == table.name && l.word == name) {
-            let why = format!("not supported yet by this version ({})", later.feature);
+            let why = format!("is not supported yet by this version ({})", later.feature);
             self.problems.push(at, path, why);
             return;
         }

@@ -6,88 +6,15 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::not_a_host;
+use super::place::{Hop, Place, edge_of};
 use crate::error::{Problems, Span};
 use crate::valid::{Neighbour, Network, Port, PortAddresses, Route, Via};
 use crate::value::{Value, nearest, quoted};
 use crate::walk::{Document, Section};
 
-/// Where addresses are, as far as the file says.
-pub(super) struct Place {
-    /// Next hop by prefix.
-    hops: HashMap<IpNet, Hop>,
-    /// Prefix lengths that occur, longest first.
-    lengths: Vec<u8>,
-    /// Our own addresses, and the port each is on.
-    own: HashMap<IpAddr, usize>,
-    gateways: HashMap<IpAddr, usize>,
-    names: Vec<String>,
-    /// Whether every port and route is known: else nothing can be said of what is not found.
-    pub(super) whole: bool,
-}
-
-/// Where packets to an address go.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Hop {
-    /// To the address itself, on the wire of that port.
-    OnLink(usize),
-    /// To a router.
-    Gateway(IpAddr),
-}
-
-impl Place {
-    /// Next hop of an address by the longest prefix.
-    pub(super) fn hop(&self, address: IpAddr) -> Option<Hop> {
-        self.lengths.iter().find_map(|length| {
-            let prefix = IpNet::new(address, *length).ok()?.trunc();
-            self.hops.get(&prefix).copied()
-        })
-    }
-
-    /// Name of the port that has this address.
-    pub(super) fn own(&self, address: IpAddr) -> Option<&str> {
-        self.own.get(&address).map(|port| self.names[*port].as_str())
-    }
-
-    /// Name of the port that has this gateway.
-    pub(super) fn gateway(&self, address: IpAddr) -> Option<&str> {
-        self.gateways.get(&address).map(|port| self.names[*port].as_str())
-    }
-
-    /// Why the address cannot be a host's on the networks of the ports.
-    pub(super) fn not_a_host_here(&self, address: IpAddr) -> Option<String> {
-        let Some(Hop::OnLink(port)) = self.hop(address) else { return None };
-        let mut nets = self.hops.iter().filter(|(_, hop)| **hop == Hop::OnLink(port)).map(|(net, _)| *net);
-        nets.find_map(|net| edge_of(net, address))
-    }
-
-    /// Prefixes on the wire of ports, for messages.
-    pub(super) fn on_link(&self) -> String {
-        let hops = self.hops.iter();
-        let mut nets: Vec<_> =
-            hops.filter(|(_, hop)| matches!(hop, Hop::OnLink(_))).map(|(net, _)| *net).collect();
-        nets.sort();
-        let nets: Vec<_> = nets.iter().map(IpNet::to_string).collect();
-        nets.join(", ")
-    }
-
-    fn insert(&mut self, prefix: IpNet, hop: Hop) {
-        self.hops.insert(prefix, hop);
-        if let Err(at) = self.lengths.binary_search_by(|length| prefix.prefix_len().cmp(length)) {
-            self.lengths.insert(at, prefix.prefix_len());
-        }
-    }
-}
-
 /// All of the network, and the picture of it.
 pub(super) fn validate(document: &Document, problems: &mut Problems) -> (Vec<Port>, Network, Place) {
-    let mut place = Place {
-        hops: HashMap::new(),
-        lengths: Vec::new(),
-        own: HashMap::new(),
-        gateways: HashMap::new(),
-        names: Vec::new(),
-        whole: true,
-    };
+    let mut place = Place::default();
     let ports = ports(&document.ports, &mut place, problems);
     let addresses = addresses(&document.ports, &mut place, problems);
     let mut defaults = Vec::new();
@@ -114,7 +41,7 @@ fn ports(sections: &[Section], place: &mut Place, problems: &mut Problems) -> Ve
             _ => String::new(),
         };
         let (name, device) = (text("name"), text("device"));
-        place.whole &= !section.refused("name") && !section.refused("addresses");
+        place.partial |= section.refused("name") || section.refused("addresses");
         if let Some(first) = names.insert(name.clone(), section.place("name").clone())
             && !name.is_empty()
         {
@@ -174,6 +101,7 @@ fn addresses(sections: &[Section], place: &mut Place, problems: &mut Problems) -
                 continue;
             }
             place.own.insert(address, port);
+            place.nets.push(*net);
             match place.hops.get(&net.trunc()) {
                 Some(Hop::OnLink(other)) if *other != port => {
                     let name = &place.names[*other];
@@ -203,7 +131,7 @@ fn gateways(
             Some((Value::Addresses(list), _)) => list.as_slice(),
             _ => &[],
         };
-        place.whole &= !section.refused("gateway");
+        place.partial |= section.refused("gateway");
         for (gateway, at) in given {
             if !section.refused("addresses") {
                 router(*gateway, Some(port), at, &section.path("gateway"), place, problems);
@@ -225,7 +153,7 @@ fn route(
     problems: &mut Problems,
 ) -> Option<Route> {
     if section.refused("prefix") || section.refused("via") || section.refused("port") {
-        place.whole = false;
+        place.partial = true;
         return None;
     }
     let Some((Value::Network(prefix), at)) = section.given("prefix") else { return None };
@@ -305,11 +233,11 @@ fn neighbours(sections: &[Section], place: &Place, problems: &mut Problems) -> V
             (Some(Hop::OnLink(port)), Some(named)) if port == named => {
                 neighbours.push(Neighbour { address: *address, mac: *mac, port });
             }
-            _ if place.whole => {
+            _ if !place.partial => {
                 let on = named.map_or("any port".to_string(), |port| format!("port {}", place.names[port]));
                 problems
                     .push(at, path, format!("{address} is not on a network of {on}"))
-                    .expected(format!("an address in one of: {}", place.on_link()))
+                    .expected(format!("an address in one of: {}", place.on_link(None)))
                     .help("a host behind a router is reached by the router's Ethernet address");
             }
             _ => {}
@@ -340,23 +268,17 @@ fn router(
     // Gateways come before routes, so that what is on-link here is on the network of a port address.
     match place.hop(address) {
         Some(Hop::OnLink(found)) if port.is_none_or(|port| port == found) => return Some(found),
-        _ if !place.whole => return None,
+        _ if place.partial => return None,
         _ => {}
     }
-    let (on, nets) = match port {
-        Some(port) => {
-            let nets = place.hops.iter().filter(|(_, hop)| **hop == Hop::OnLink(port));
-            let nets: Vec<_> = nets.map(|(net, _)| net.to_string()).collect();
-            (format!("port {}", place.names[port]), nets.join(" or "))
-        }
-        None => ("any port".to_string(), place.on_link()),
-    };
+    let on = port.map_or("any port".to_string(), |port| format!("port {}", place.names[port]));
+    let nets = place.on_link(port);
     let problem = problems.push(at, path, format!("{address} is not on a network of {on}"));
     if nets.is_empty() {
         problem.help("give the port an address in the router's network: addresses = [\"ADDRESS/LENGTH\"]");
     } else {
         problem
-            .expected(format!("an address in {nets}"))
+            .expected(format!("an address in one of: {nets}"))
             .help("correct it, or give the port an address in the router's network");
     }
     None
@@ -380,7 +302,7 @@ fn default_route(
 
 fn port_named(name: &str, at: &Span, path: &str, place: &Place, problems: &mut Problems) -> Option<usize> {
     let found = place.names.iter().position(|port| port == name);
-    if found.is_none() && place.whole {
+    if found.is_none() && !place.partial {
         let names = place.names.iter().map(String::as_str);
         let near = nearest(name, names.clone()).map(|near| format!("did you mean \"{near}\"?"));
         let problem = problems.push(at, path, format!("there is no port {}", quoted(name)));
@@ -390,22 +312,6 @@ fn port_named(name: &str, at: &Span, path: &str, place: &Place, problems: &mut P
         problem.help(near.unwrap_or_else(|| "ports are named by [[port]]".to_string()));
     }
     found
-}
-
-/// Whether `address` is the first or last of `net`, which name the network and its broadcast (RFC 1122);
-/// networks of one or two addresses have neither (RFC 3021).
-fn edge_of(net: IpNet, address: IpAddr) -> Option<String> {
-    let IpNet::V4(v4) = net else { return None };
-    if v4.prefix_len() >= 31 {
-        return None;
-    }
-    if address == IpAddr::V4(v4.network()) {
-        Some(format!("is the network {} itself, not a host in it", net.trunc()))
-    } else if address == IpAddr::V4(v4.broadcast()) {
-        Some(format!("is the broadcast address of {}, not a host in it", net.trunc()))
-    } else {
-        None
-    }
 }
 
 fn any_address(like: IpAddr) -> IpAddr {

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use super::network::{Hop, Place};
 use super::not_a_host;
+use super::place::{Hop, Place};
 use crate::error::{Problems, Span};
 use crate::keys;
 use crate::types::{DestKey, Method, Scheduler, ServiceFlags, ServiceKey};
@@ -233,7 +233,7 @@ impl Rules<'_> {
     }
 
     fn routed(&mut self, address: IpAddr, at: &Span, path: &str) {
-        if self.knows_places() && self.place.hop(address).is_none() {
+        if !self.place.partial && self.place.hop(address).is_none() {
             self.problems
                 .push(at, path, format!("there is no route to {address}"))
                 .help("add a [[route]] for it, or a gateway to a [[port]]");
@@ -248,8 +248,8 @@ impl Rules<'_> {
             }
             None => format!("{address} is on no network of a port, where dr cannot reach it"),
         };
-        if self.knows_places() {
-            let nets = self.place.on_link();
+        if !self.place.partial {
+            let nets = self.place.on_link(None);
             let problem = self.problems.push(at, path, why);
             if !nets.is_empty() {
                 problem.expected(format!("an address in one of: {nets}"));
@@ -263,10 +263,6 @@ impl Rules<'_> {
 
     fn no_host(&self, address: IpAddr) -> Option<String> {
         not_a_host(address).map(str::to_string).or_else(|| self.place.not_a_host_here(address))
-    }
-
-    fn knows_places(&self) -> bool {
-        self.place.whole
     }
 }
 
