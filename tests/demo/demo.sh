@@ -184,7 +184,9 @@ compare() { # protocol, L4 port: Weir's statistics of that service against the c
   out=$(tally client "$protocol and src host $VIP and src port $2")
   seen="${conns% *} ${in% *} ${out% *} ${in#* } ${out#* }"
   said=$(awk -v service="$VIP:$2" -v protocol="$1" '$1 == protocol && $2 == service { print $3, $4, $5, $6, $7 }' "$DIR/list")
-  printf '   %s %s: connections, packets in and out, bytes in and out: on the wire %s, Weir %s\n' "$1" "$VIP:$2" "$seen" "$said"
+  printf '   %-22s %12s %11s %11s %9s %9s\n' "$1 $VIP:$2" connections 'packets in' 'packets out' 'bytes in' 'bytes out'
+  # shellcheck disable=SC2086 # five numbers
+  printf '     %-20s %12s %11s %11s %9s %9s\n' 'on the wire' $seen Weir $said
   [ "$seen" = "$said" ] || fail "Weir's statistics of $1 $VIP:$2 differ from what was on the wire"
   ok 'equal'
 }
