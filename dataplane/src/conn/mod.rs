@@ -13,14 +13,15 @@
 //! records with the same index and wheel.
 
 pub mod record;
-mod slab;
 pub mod state;
 pub mod table;
 pub mod wheel;
 
 pub use record::{Direction, NO_DEST, Record, Tuple, flag};
-pub use table::{ConnTable, MAX_CONNS, Slot, TableError, TableFull};
+pub use table::{ConnTable, MAX_CONNS, Probe, Slot, TableError, TableFull};
 pub use wheel::{TICK_NS, Wheel, tick_of, ticks_of_secs};
+
+use dpdk_sys::Prefault;
 
 use crate::hash::{FlowHasher, HashFlow};
 
@@ -33,7 +34,7 @@ pub struct Conns<H = FlowHasher> {
 impl<H: HashFlow> Conns<H> {
     /// No connections yet, room for `max`, time starting at `now_tick`. Control, at start; errors and
     /// `prefault` as [`ConnTable::new`].
-    pub fn new(max: usize, hasher: H, prefault: bool, now_tick: u32) -> Result<Self, TableError> {
+    pub fn new(max: usize, hasher: H, prefault: Prefault, now_tick: u32) -> Result<Self, TableError> {
         Ok(Conns { table: ConnTable::new(max, hasher, prefault)?, wheel: Wheel::new(now_tick) })
     }
 

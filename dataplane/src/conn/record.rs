@@ -38,6 +38,8 @@ pub mod flag {
     pub const NO_OUTPUT: u16 = 0x0080;
     /// Counted as an inactive connection of its destination.
     pub const INACTIVE: u16 = 0x0100;
+    /// A reply was seen. Ours alone: kernel IPVS has no such bit and none is sent.
+    pub const REPLIED: u16 = 0x4000;
     /// Controls other connections: persistence.
     pub const TEMPLATE: u16 = 0x1000;
     /// One-packet scheduling.
@@ -176,6 +178,23 @@ impl Record {
                 }
             }
         }
+    }
+
+    /// Is `key` the flow that packets of `direction` show? As comparing [`Record::key`], but without a
+    /// branch: directions come in no order that a processor could predict.
+    #[inline(always)]
+    pub(super) fn shows(&self, direction: Direction, key: &FlowKey) -> bool {
+        let all_if = |condition: bool| 0u32.wrapping_sub(u32::from(condition));
+        let pick = |mask: u32, yes: u32, no: u32| no ^ ((yes ^ no) & mask);
+        let pair = |high: u16, low: u16| u32::from(high) << 16 | u32::from(low);
+
+        let reply = all_if(direction == Direction::Reply);
+        let nat = reply & all_if(self.method() == flag::NAT);
+        let client = pick(reply, key.dst, key.src) ^ self.caddr;
+        let server = pick(reply, key.src, key.dst) ^ pick(nat, self.daddr, self.vaddr);
+        let ports = pick(reply, pair(key.dport, key.sport), pair(key.sport, key.dport))
+            ^ pair(self.cport, pick(nat, u32::from(self.dport), u32::from(self.vport)) as u16);
+        client | server | ports | u32::from(key.proto ^ self.proto) == 0
     }
 
     /// IP protocol number.

@@ -14,18 +14,19 @@
 //! an older one is found again when the newer goes (kernel IPVS asks for replies first, and inserts
 //! at the front of its chains).
 //!
-//! For a burst the steps are staged so that cache misses overlap: hash all,
-//! [`ConnTable::prefetch_bucket`] all, [`ConnTable::prefetch_record`] all, [`ConnTable::lookup`].
+//! For a burst the steps are staged so that cache misses overlap: [`ConnTable::hash`] all,
+//! [`ConnTable::prefetch_bucket`] all, [`ConnTable::probe`] all, [`ConnTable::lookup_probed`] each when
+//! its packet is decided.
 //!
 //! The table belongs to one worker. Nothing allocates after [`ConnTable::new`].
 
 use std::ops::Range;
 
+use dpdk_sys::{Prefault, Slab, SlabError, match_tags, prefetch_index};
 use thiserror::Error;
 use zerocopy::FromZeros;
 
 use super::record::{Direction, Record};
-use super::slab::Slab;
 use crate::hash::{FlowHasher, FlowKey, HashFlow};
 
 /// Index entries of one bucket; the place of the eighth holds the overflow count.
@@ -57,13 +58,22 @@ impl Slot {
     }
 }
 
+/// Where a flow's record probably is: the second stage's word to the last one. 8 bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Probe {
+    /// First entry of the home bucket with the flow's tag, or [`NIL`].
+    word: u32,
+    /// The table's count of changes then.
+    changes: u32,
+}
+
 /// The table holds as many connections as it was made for. Nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("connection table is full")]
 pub struct TableFull;
 
 /// A table could not be made.
-#[derive(Debug, PartialEq, Eq, Error)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TableError {
     /// More connections than a slot number can hold.
@@ -73,12 +83,13 @@ pub enum TableError {
         requested: usize,
     },
     /// The system has not got the memory.
-    #[error("no memory for {requested} connections ({bytes} bytes)")]
+    #[error("no memory for {requested} connections")]
     NoMemory {
         /// Connections asked for.
         requested: usize,
-        /// What they would have taken.
-        bytes: usize,
+        /// What the system said.
+        #[source]
+        source: SlabError,
     },
 }
 
@@ -96,11 +107,7 @@ impl Bucket {
     /// Bit `i` is set where entry `i` has `tag`; tag 0 finds the free entries.
     #[inline(always)]
     fn matches(&self, tag: u32) -> u32 {
-        let mut mask = 0;
-        for (i, &t) in self.tags.iter().enumerate() {
-            mask |= u32::from(t == tag) << i;
-        }
-        mask & ((1 << ENTRIES) - 1)
+        u32::from(match_tags(&self.tags, tag)) & ((1 << ENTRIES) - 1)
     }
 
     #[inline(always)]
@@ -126,27 +133,30 @@ pub struct ConnTable<H = FlowHasher> {
     /// Records from here on were never used.
     fresh: u32,
     len: u32,
+    /// Counts insertions and removals, wrapping.
+    changes: u32,
 }
 
 impl<H: HashFlow> ConnTable<H> {
     /// An empty table for `max` connections; control, at start.
     ///
-    /// `prefault` touches every page now, so that no packet pays for it later. Fails when `max` is
-    /// above [`MAX_CONNS`] or the memory is not to be had; nothing is left allocated then.
-    pub fn new(max: usize, hasher: H, prefault: bool) -> Result<Self, TableError> {
+    /// `prefault` as [`Slab::zeroed`] has it: [`Prefault::Now`], so that no packet pays for a page.
+    /// Fails when `max` is above [`MAX_CONNS`] or the memory is not to be had; nothing is left
+    /// allocated then.
+    pub fn new(max: usize, hasher: H, prefault: Prefault) -> Result<Self, TableError> {
         if max > MAX_CONNS {
             return Err(TableError::TooMany { requested: max });
         }
         let buckets = (2 * max * 100).div_ceil(ENTRIES * LOAD_PERCENT).max(1);
-        let bytes = max * size_of::<Record>() + buckets * size_of::<Bucket>();
-        let no_memory = || TableError::NoMemory { requested: max, bytes };
+        let no_memory = |source| TableError::NoMemory { requested: max, source };
         Ok(ConnTable {
-            buckets: Slab::new(buckets, prefault).ok_or_else(no_memory)?,
-            records: Slab::new(max, prefault).ok_or_else(no_memory)?,
+            buckets: Slab::zeroed(buckets, prefault).map_err(no_memory)?,
+            records: Slab::zeroed(max, prefault).map_err(no_memory)?,
             hasher,
             free: NIL,
             fresh: 0,
             len: 0,
+            changes: 0,
         })
     }
 
@@ -159,29 +169,40 @@ impl<H: HashFlow> ConnTable<H> {
     /// Starts to load the home bucket of `hash`. Hot, first stage.
     #[inline(always)]
     pub fn prefetch_bucket(&self, hash: u64) {
-        prefetch(&self.buckets[self.home(hash)]);
+        prefetch_index(&self.buckets, self.home(hash));
     }
 
-    /// Starts to load the records that a lookup of `hash` is going to compare: none for most unknown
-    /// flows, one for most known ones. Hot, second stage.
+    /// Looks `hash` up in its home bucket and starts to load the record it points to, if any: none for
+    /// most unknown flows, the right one for nearly all known ones. Hot, second stage.
     #[inline(always)]
-    pub fn prefetch_record(&self, hash: u64) {
+    pub fn probe(&self, hash: u64) -> Probe {
         let home = self.home(hash);
         let bucket = &self.buckets[home];
-        let mut mask = bucket.matches(tag(hash));
-        if mask == 0 && bucket.passed() > 0 {
-            prefetch(&self.buckets[self.after(home)]);
-        }
-        while mask != 0 {
-            let word = bucket.slots[mask.trailing_zeros() as usize & ENTRIES];
-            if let Some(record) = self.records.get((word & !REPLY) as usize) {
-                prefetch(record);
+        let mask = bucket.matches(tag(hash));
+        if mask == 0 {
+            if bucket.passed() > 0 {
+                prefetch_index(&self.buckets, self.after(home));
             }
-            mask &= mask - 1;
+            return Probe { word: NIL, changes: self.changes };
         }
+        let word = bucket.slots[mask.trailing_zeros() as usize & ENTRIES];
+        prefetch_index(&self.records, (word & !REPLY) as usize);
+        Probe { word, changes: self.changes }
     }
 
-    /// The connection `key` belongs to, and in which direction. Hot, last stage.
+    /// What [`ConnTable::lookup`] says, with less work if `probe` was right. Hot, last stage.
+    ///
+    /// `probe` is what [`ConnTable::probe`] said of the same `hash`. It may be older than connections
+    /// made or ended since: then it is not relied on.
+    #[inline(always)]
+    pub fn lookup_probed(&self, probe: Probe, hash: u64, key: &FlowKey) -> Option<(Slot, Direction)> {
+        if probe.changes == self.changes && probe.word != NIL && self.shows(probe.word, key) {
+            return Some((Slot(probe.word & !REPLY), direction(probe.word)));
+        }
+        self.lookup(hash, key)
+    }
+
+    /// The connection `key` belongs to, and in which direction. Hot.
     ///
     /// `hash` is this table's hash of `key`.
     #[inline(always)]
@@ -225,6 +246,7 @@ impl<H: HashFlow> ConnTable<H> {
         place.next = NIL;
         place.prev = NIL;
         self.len += 1;
+        self.changes = self.changes.wrapping_add(1);
         for direction in [Direction::Request, Direction::Reply] {
             self.enter(&record.key(direction), word(Slot(slot), direction));
         }
@@ -248,6 +270,7 @@ impl<H: HashFlow> ConnTable<H> {
         place.next = self.free;
         self.free = slot.0;
         self.len -= 1;
+        self.changes = self.changes.wrapping_add(1);
         true
     }
 
@@ -280,9 +303,9 @@ impl<H: HashFlow> ConnTable<H> {
         self.records.len()
     }
 
-    /// Bytes of both arrays.
+    /// Bytes of both arrays, in whole pages.
     pub fn memory_bytes(&self) -> usize {
-        self.records.len() * size_of::<Record>() + self.buckets.len() * size_of::<Bucket>()
+        self.records.bytes() + self.buckets.bytes()
     }
 
     /// Slots from here on were never used: the end for a cursor over [`ConnTable::used`].
@@ -410,8 +433,7 @@ impl<H: HashFlow> ConnTable<H> {
     /// Does the connection and direction of entry `word` show `key`?
     #[inline(always)]
     fn shows(&self, word: u32, key: &FlowKey) -> bool {
-        let record = &self.records[(word & !REPLY) as usize];
-        record.key(direction(word)) == *key
+        self.records[(word & !REPLY) as usize].shows(direction(word), key)
     }
 }
 
@@ -444,7 +466,3 @@ fn goes_before(new: u32, old: u32) -> bool {
 fn below(bit: u32) -> u32 {
     1u32.checked_shl(bit).map_or(u32::MAX, |b| b - 1)
 }
-
-/// Asks for the cache line of `line`.
-#[inline(always)]
-fn prefetch<T>(_line: &T) {}

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use dpdk_sys::Prefault;
 use proptest::prelude::*;
 
 use crate::conn::record::{Record, Tuple, flag};
@@ -13,7 +14,7 @@ use crate::hash::FlowHasher;
 const MAX: usize = 24;
 
 fn conns(max: usize, now_tick: u32) -> Conns {
-    Conns::new(max, FlowHasher::new(1, 2), false, now_tick).unwrap()
+    Conns::new(max, FlowHasher::new(1, 2), Prefault::Lazy, now_tick).unwrap()
 }
 
 fn record(n: u32) -> Record {

@@ -1,0 +1,205 @@
+//! Counters of services, destinations and totals, and each worker's own figures.
+//!
+//! One slab per worker; slot `n` of every slab belongs to the object with object slot `n` (0 = totals of the
+//! box). A slot is 32 bytes (inpkts, outpkts, inbytes, outbytes) in one array and 8 bytes (conns) in another, so that a
+//! walk over rates streams densely. Single writer: the worker, by relaxed load, add, relaxed store (no locked
+//! instruction). Readers load each cell relaxed and sum over workers; a reader may see a packet whose bytes are not
+//! yet added. Counters are monotone; an object that inherits a slot starts from the slot's sums as its base.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use dpdk_sys::{Prefault, Slab, SlabError};
+
+use crate::verdict::DropReason;
+
+/// Object slot of the totals.
+pub const TOTALS: u32 = 0;
+
+const INPKTS: usize = 0;
+const OUTPKTS: usize = 1;
+const INBYTES: usize = 2;
+const OUTBYTES: usize = 3;
+
+/// Sums of one object. Bytes are IPv4 total lengths: no Ethernet header, requests before and replies after rewriting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Connections scheduled.
+    pub conns: u64,
+    /// Packets client to server.
+    pub inpkts: u64,
+    /// Packets server to client.
+    pub outpkts: u64,
+    /// Bytes client to server.
+    pub inbytes: u64,
+    /// Bytes server to client.
+    pub outbytes: u64,
+}
+
+impl Totals {
+    /// What was counted since `base`.
+    pub fn since(self, base: Totals) -> Totals {
+        Totals {
+            conns: self.conns.wrapping_sub(base.conns),
+            inpkts: self.inpkts.wrapping_sub(base.inpkts),
+            outpkts: self.outpkts.wrapping_sub(base.outpkts),
+            inbytes: self.inbytes.wrapping_sub(base.inbytes),
+            outbytes: self.outbytes.wrapping_sub(base.outbytes),
+        }
+    }
+}
+
+/// One worker's counters of all objects.
+pub struct CounterSlab {
+    packets: Slab<[AtomicU64; 4]>,
+    conns: Slab<AtomicU64>,
+}
+
+impl CounterSlab {
+    /// Room for `slots` objects, 40 bytes each, reserved and not yet resident.
+    pub fn new(slots: usize) -> Result<Self, SlabError> {
+        Ok(Self { packets: Slab::zeroed(slots, Prefault::Lazy)?, conns: Slab::zeroed(slots, Prefault::Lazy)? })
+    }
+
+    /// Counts a request packet of `bytes` on a destination, its service and the totals. Hot; the owning worker only.
+    #[inline]
+    pub fn count_in(&self, dest: u32, service: u32, bytes: u64) {
+        for slot in [dest, service, TOTALS] {
+            let cells = &self.packets[slot as usize];
+            bump(&cells[INPKTS], 1);
+            bump(&cells[INBYTES], bytes);
+        }
+    }
+
+    /// Counts a reply packet, as [`CounterSlab::count_in`].
+    #[inline]
+    pub fn count_out(&self, dest: u32, service: u32, bytes: u64) {
+        for slot in [dest, service, TOTALS] {
+            let cells = &self.packets[slot as usize];
+            bump(&cells[OUTPKTS], 1);
+            bump(&cells[OUTBYTES], bytes);
+        }
+    }
+
+    /// Counts a new connection. The owning worker only.
+    pub fn count_conn(&self, dest: u32, service: u32) {
+        for slot in [dest, service, TOTALS] {
+            bump(&self.conns[slot as usize], 1);
+        }
+    }
+
+    /// Bytes reserved.
+    pub fn memory_bytes(&self) -> usize {
+        self.packets.len() * 40
+    }
+
+    fn add_to(&self, slot: u32, sum: &mut Totals) {
+        let cells = &self.packets[slot as usize];
+        sum.inpkts += cells[INPKTS].load(Relaxed);
+        sum.outpkts += cells[OUTPKTS].load(Relaxed);
+        sum.inbytes += cells[INBYTES].load(Relaxed);
+        sum.outbytes += cells[OUTBYTES].load(Relaxed);
+        sum.conns += self.conns[slot as usize].load(Relaxed);
+    }
+}
+
+/// Sums object `slot` over all workers. Any thread; never waits.
+pub fn sum(slabs: &[Arc<CounterSlab>], slot: u32) -> Totals {
+    let mut sum = Totals::default();
+    for slab in slabs {
+        slab.add_to(slot, &mut sum);
+    }
+    sum
+}
+
+macro_rules! worker_figures {
+    ($($field:ident: $doc:literal;)*) => {
+        /// A worker's own figures; single writer, read by anyone.
+        #[derive(Default)]
+        #[repr(align(64))]
+        pub struct WorkerStats {
+            $(#[doc = $doc] pub $field: AtomicU64,)*
+            drops: [AtomicU64; DropReason::COUNT],
+            /// Snapshot generation in force on this worker; `u64::MAX` while it sleeps or is gone.
+            pub generation: AtomicU64,
+        }
+
+        /// One reading of [`WorkerStats`].
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct WorkerFigures {
+            $(#[doc = $doc] pub $field: u64,)*
+            /// Drops by reason, in [`DropReason::ALL`]'s order.
+            pub drops: [u64; DropReason::COUNT],
+        }
+
+        impl WorkerStats {
+            /// Reads every figure. Any thread.
+            pub fn read(&self) -> WorkerFigures {
+                WorkerFigures {
+                    $($field: self.$field.load(Relaxed),)*
+                    drops: std::array::from_fn(|i| self.drops[i].load(Relaxed)),
+                }
+            }
+        }
+
+        impl std::ops::AddAssign for WorkerFigures {
+            fn add_assign(&mut self, other: WorkerFigures) {
+                $(self.$field += other.$field;)*
+                for (sum, more) in self.drops.iter_mut().zip(other.drops) {
+                    *sum += more;
+                }
+            }
+        }
+    };
+}
+
+worker_figures! {
+    rx: "Packets received.";
+    tx: "Packets handed to a transmit queue that took them.";
+    generated: "Packets made by the worker: ARP, ICMP errors, echo replies, resets.";
+    consumed: "Packets used up by the worker itself.";
+    queued: "Packets now waiting for a transmit queue.";
+    parked: "Packets now waiting for a neighbour's ARP answer.";
+    polls: "Turns of the worker's loop.";
+    busy_polls: "Turns that received at least one packet.";
+    sleeps: "Sleeps in `shared` mode.";
+    conns: "Connections now in the table.";
+    created: "Connections created.";
+    expired: "Connections whose timer ran out.";
+    addr_conflict: "ARP frames in which another MAC claimed one of our addresses.";
+    partial_csum: "TCP or UDP packets whose checksum holds only the pseudo header: a veth peer with checksum offload on.";
+    no_reply: "NAT connections that expired without a single reply: a server without a route back.";
+    mbuf_nomem: "Packets not generated because the buffer pool was empty.";
+}
+
+impl WorkerStats {
+    /// Counts a drop. Hot; the owning worker only.
+    #[inline]
+    pub fn count_drop(&self, reason: DropReason) {
+        bump(&self.drops[reason as usize], 1);
+    }
+}
+
+impl WorkerFigures {
+    /// All drops together.
+    pub fn dropped(&self) -> u64 {
+        self.drops.iter().sum()
+    }
+
+    /// Drops for one reason.
+    pub fn drops_for(&self, reason: DropReason) -> u64 {
+        self.drops[reason as usize]
+    }
+
+    /// Received and generated packets that are in none of the places where packets can be; 0 when every packet is accounted for.
+    pub fn unaccounted(&self) -> i64 {
+        let gone = self.tx + self.consumed + self.dropped() + self.queued + self.parked;
+        (self.rx + self.generated) as i64 - gone as i64
+    }
+}
+
+/// Adds to a cell that only the calling thread writes.
+#[inline]
+pub fn bump(cell: &AtomicU64, n: u64) {
+    cell.store(cell.load(Relaxed).wrapping_add(n), Relaxed);
+}

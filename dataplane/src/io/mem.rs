@@ -1,0 +1,167 @@
+//! Ports in memory: tests put frames in and take frames out; faults (empty pool, blocked transmit) are settable.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use arrayvec::ArrayVec;
+
+use super::{Burst, CsumStatus, Io, PacketBuf, PortIndex};
+
+/// Room of one buffer, bytes: what a DPDK mbuf of default size holds after its headroom.
+const ROOM: usize = 2048;
+
+/// A frame in memory. Counts itself out of its pool and back in on drop.
+#[derive(Debug)]
+pub struct MemBuf {
+    bytes: Option<Box<[u8; ROOM]>>,
+    len: usize,
+    csum: CsumStatus,
+    pool: Rc<Pool>,
+}
+
+#[derive(Debug, Default)]
+struct Pool {
+    spare: RefCell<Vec<Box<[u8; ROOM]>>>,
+    live: Cell<usize>,
+}
+
+impl Drop for MemBuf {
+    fn drop(&mut self) {
+        self.pool.live.set(self.pool.live.get() - 1);
+        self.pool.spare.borrow_mut().extend(self.bytes.take());
+    }
+}
+
+impl PacketBuf for MemBuf {
+    fn data(&self) -> &[u8] {
+        self.bytes.as_deref().map_or(&[], |b| &b[..self.len])
+    }
+
+    fn data_mut(&mut self) -> &mut [u8] {
+        self.bytes.as_deref_mut().map_or(&mut [], |b| &mut b[..self.len])
+    }
+
+    fn set_len(&mut self, len: usize) -> bool {
+        let fits = len <= ROOM;
+        if fits {
+            self.len = len;
+        }
+        fits
+    }
+
+    fn ip_csum(&self) -> CsumStatus {
+        self.csum
+    }
+}
+
+/// In-memory ports for one worker.
+#[derive(Debug)]
+pub struct MemIo {
+    rx: Vec<VecDeque<MemBuf>>,
+    tx: Vec<VecDeque<MemBuf>>,
+    /// Frames each port accepts before its transmit queue is full; `usize::MAX` at first.
+    pub tx_room: Vec<usize>,
+    pool: Rc<Pool>,
+    size: usize,
+}
+
+impl MemIo {
+    /// `ports` ports over a pool of `pool` buffers.
+    pub fn new(ports: usize, pool: usize) -> Self {
+        Self {
+            rx: (0..ports).map(|_| VecDeque::new()).collect(),
+            tx: (0..ports).map(|_| VecDeque::new()).collect(),
+            tx_room: vec![usize::MAX; ports],
+            pool: Rc::default(),
+            size: pool,
+        }
+    }
+
+    /// Puts a frame before `port`'s receiver. `false` when it is too long or the pool is empty.
+    pub fn inject(&mut self, port: PortIndex, frame: &[u8]) -> bool {
+        self.inject_with(port, frame, CsumStatus::Unknown)
+    }
+
+    /// As [`MemIo::inject`], with what receive offload would say of the header checksum.
+    pub fn inject_with(&mut self, port: PortIndex, frame: &[u8], csum: CsumStatus) -> bool {
+        let Some(mut buf) = self.take() else { return false };
+        if !buf.set_len(frame.len()) {
+            return false;
+        }
+        buf.data_mut().copy_from_slice(frame);
+        buf.csum = csum;
+        self.rx[usize::from(port)].push_back(buf);
+        true
+    }
+
+    /// Takes the next frame that the worker sent on `port`.
+    pub fn sent(&mut self, port: PortIndex) -> Option<Vec<u8>> {
+        self.tx[usize::from(port)].pop_front().map(|b| b.data().to_vec())
+    }
+
+    /// Takes every frame sent, with its port, port by port.
+    pub fn drain(&mut self) -> Vec<(PortIndex, Vec<u8>)> {
+        let ports = 0..self.tx.len();
+        ports
+            .flat_map(|p| self.tx[p].drain(..).map(move |b| (p as PortIndex, b.data().to_vec())).collect::<Vec<_>>())
+            .collect()
+    }
+
+    /// Frames not yet received.
+    pub fn waiting(&self) -> usize {
+        self.rx.iter().map(VecDeque::len).sum()
+    }
+
+    /// Buffers out of the pool: waiting, held by the worker, or sent and not yet taken.
+    pub fn live(&self) -> usize {
+        self.pool.live.get()
+    }
+
+    /// Drops every frame sent; how many there were.
+    pub fn discard_sent(&mut self) -> usize {
+        self.tx.iter_mut().map(|queue| queue.drain(..).count()).sum()
+    }
+
+    /// Sets how many buffers the pool has; fewer than are out means an empty pool.
+    pub fn set_pool(&mut self, pool: usize) {
+        self.size = pool;
+    }
+
+    fn take(&mut self) -> Option<MemBuf> {
+        if self.pool.live.get() >= self.size {
+            return None;
+        }
+        self.pool.live.set(self.pool.live.get() + 1);
+        let spare = self.pool.spare.borrow_mut().pop();
+        Some(MemBuf {
+            bytes: Some(spare.unwrap_or_else(|| Box::new([0; ROOM]))),
+            len: 0,
+            csum: CsumStatus::Unknown,
+            pool: Rc::clone(&self.pool),
+        })
+    }
+}
+
+impl Io for MemIo {
+    type Buf = MemBuf;
+
+    fn rx(&mut self, port: PortIndex, burst: &mut Burst<MemBuf>) {
+        let queue = &mut self.rx[usize::from(port)];
+        let n = burst.remaining_capacity().min(queue.len());
+        burst.extend(queue.drain(..n));
+    }
+
+    fn tx<const N: usize>(&mut self, port: PortIndex, queue: &mut ArrayVec<MemBuf, N>) {
+        let port = usize::from(port);
+        let n = queue.len().min(self.tx_room[port]);
+        if self.tx_room[port] != usize::MAX {
+            self.tx_room[port] -= n;
+        }
+        self.tx[port].extend(queue.drain(..n));
+    }
+
+    fn alloc(&mut self) -> Option<MemBuf> {
+        self.take()
+    }
+}

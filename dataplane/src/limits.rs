@@ -1,0 +1,59 @@
+//! Every size and period of the packet path with its unit and derivation.
+
+/// Packets per receive call, DPDK's customary burst: 32 frames fill about a L1 way and amortise a queue poll.
+pub const BURST: usize = 32;
+
+/// Frames that may wait for one port's transmit queue, packets. A burst's output and one neighbour's parked packets
+/// ([`PARKED_PER_NEIGHBOUR`]) fit beside a full burst that the driver did not take; more would only add delay.
+pub const TX_BACKLOG: usize = 4 * BURST;
+
+/// Ports a worker can poll: an index fits the 6 bits a neighbour entry has for it.
+pub const PORTS_MAX: usize = 32;
+
+/// Timer entries visited per poll. 16 visits of a cold record (about 100 ns each) bound a poll's extra work to
+/// about 2 us; at 1 M polls/s this retires 16 M connections a second, more than can be created.
+pub const TIMERS_PER_POLL: usize = 16;
+
+/// Connection records scanned per poll for a listing or a sweep. 64 sequential records are 4 KiB: about 1 us.
+pub const SCAN_PER_POLL: usize = 64;
+
+/// Packets that may wait for one neighbour's ARP answer (kernel: `unres_qlen` gives about as many).
+pub const PARKED_PER_NEIGHBOUR: usize = 64;
+
+/// Packets that may wait for ARP answers on one worker, all neighbours together: 16 full queues.
+pub const PARKED_MAX: usize = 1024;
+
+/// Neighbours that one worker may be resolving at the same time.
+pub const RESOLVING_MAX: usize = 256;
+
+/// ARP requests before a neighbour is declared dead (kernel: `mcast_solicit` 3).
+pub const ARP_TRIES: u8 = 3;
+
+/// Time between ARP requests, nanoseconds (kernel: `retrans_time_ms` 1000).
+pub const ARP_RETRY_NS: u64 = 1_000_000_000;
+
+/// Time a dead neighbour is not asked again, nanoseconds; packets to it are dropped at once meanwhile.
+pub const NEIGH_FAILED_NS: u64 = 1_000_000_000;
+
+/// A confirmed neighbour is asked again (unicast) after this time, nanoseconds. Direct routing has no return
+/// traffic that could confirm a server, so every next hop is probed actively, well within switch ageing times.
+pub const NEIGH_REFRESH_NS: u64 = 20_000_000_000;
+
+/// Gratuitous ARP announcements per activated address, one each [`ANNOUNCE_NS`]: late switches and lost frames.
+pub const ANNOUNCE_COUNT: u8 = 5;
+
+/// Time between announcements of one address, nanoseconds.
+pub const ANNOUNCE_NS: u64 = 1_000_000_000;
+
+/// Period of a worker's housekeeping (ARP retries, refreshes, announcements), nanoseconds. 10 ms is far finer than
+/// any of its deadlines and invisible in cost.
+pub const HOUSEKEEPING_NS: u64 = 10_000_000;
+
+/// Per-destination ICMP error credit, messages (kernel: `XRLIM_BURST_FACTOR` 6); refilled one a second.
+pub const ICMP_PEER_BURST: u32 = 6;
+
+/// Cells of the per-destination ICMP limiter (direct mapped; a collision only limits more).
+pub const ICMP_PEER_CELLS: usize = 1024;
+
+/// Longest ICMP error we send, IPv4 total length in bytes (RFC 1812 4.3.2.3).
+pub const ICMP_ERROR_MAX: usize = 576;

@@ -1,0 +1,244 @@
+//! Answers to refused packets: ICMP errors and TCP resets, made in the offender's own buffer and rate limited per
+//! worker, ICMP errors besides per receiver (all but "fragmentation needed", which path MTU discovery lives on).
+
+use std::net::Ipv4Addr;
+
+use crate::conn::{Slot, flag};
+use crate::io::PacketBuf;
+use crate::limits::{ICMP_ERROR_MAX, ICMP_PEER_BURST, ICMP_PEER_CELLS};
+use crate::pipeline::forward::restore;
+use crate::pipeline::parse::{Kind, parse};
+use crate::pipeline::{Core, Cx};
+use crate::verdict::{DropReason, Verdict};
+use crate::wire::ethernet::{self, Mac};
+use crate::wire::icmp::{self, Problem};
+use crate::wire::{ipv4, tcp};
+
+/// Why a packet is not forwarded, and what its sender is told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusal {
+    reason: DropReason,
+    problem: Option<Problem>,
+}
+
+impl Refusal {
+    /// Dropped, with an ICMP error to the sender.
+    pub(crate) const fn answered(reason: DropReason, problem: Problem) -> Self {
+        Self { reason, problem: Some(problem) }
+    }
+
+    /// Dropped without a word.
+    pub(crate) const fn silent(reason: DropReason) -> Self {
+        Self { reason, problem: None }
+    }
+}
+
+/// Token bucket in nanoseconds of credit.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    credit_ns: u64,
+    last_ns: u64,
+}
+
+impl Bucket {
+    /// Starts full.
+    const FULL: Bucket = Bucket { credit_ns: u64::MAX, last_ns: 0 };
+
+    /// Takes one token of `rate` a second, at most `burst` at once.
+    fn take(&mut self, now_ns: u64, rate: u32, burst: u32) -> bool {
+        if rate == 0 {
+            return false;
+        }
+        let cost = 1_000_000_000 / u64::from(rate);
+        let since = now_ns.saturating_sub(self.last_ns);
+        self.credit_ns = self.credit_ns.saturating_add(since).min(cost * u64::from(burst));
+        self.last_ns = now_ns;
+        let paid = self.credit_ns >= cost;
+        if paid {
+            self.credit_ns -= cost;
+        }
+        paid
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Peer {
+    addr: u32,
+    bucket: Bucket,
+}
+
+/// A worker's limits and scratch for answers.
+pub struct Answers {
+    errors: Bucket,
+    resets: Bucket,
+    echoes: Bucket,
+    peers: Box<[Peer]>,
+    scratch: Box<[u8; ICMP_ERROR_MAX]>,
+    /// Identification of the next packet that we make.
+    id: u16,
+}
+
+impl Default for Answers {
+    fn default() -> Self {
+        Self {
+            errors: Bucket::FULL,
+            resets: Bucket::FULL,
+            echoes: Bucket::FULL,
+            peers: vec![Peer { addr: 0, bucket: Bucket::FULL }; ICMP_PEER_CELLS].into_boxed_slice(),
+            scratch: Box::new([0; ICMP_ERROR_MAX]),
+            id: 0,
+        }
+    }
+}
+
+impl Answers {
+    fn next_id(&mut self) -> u16 {
+        self.id = self.id.wrapping_add(1);
+        self.id
+    }
+
+    fn may_report(&mut self, cx: Cx<'_>, to: u32, problem: Problem) -> bool {
+        if !matches!(problem, Problem::FragmentationNeeded { .. }) {
+            let cell = (to.wrapping_mul(0x9E37_79B1) >> 16) as usize % ICMP_PEER_CELLS;
+            let peer = &mut self.peers[cell];
+            if peer.addr != to {
+                *peer = Peer { addr: to, bucket: Bucket { last_ns: cx.now_ns, ..Bucket::FULL } };
+            }
+            if !peer.bucket.take(cx.now_ns, 1, ICMP_PEER_BURST) {
+                return false;
+            }
+        }
+        let knobs = &cx.snap.knobs;
+        self.errors.take(cx.now_ns, knobs.icmp_rate, knobs.icmp_burst)
+    }
+
+    pub(super) fn may_reset(&mut self, cx: Cx<'_>) -> bool {
+        let knobs = &cx.snap.knobs;
+        self.resets.take(cx.now_ns, knobs.icmp_rate, knobs.icmp_burst)
+    }
+
+    pub(super) fn may_echo(&mut self, cx: Cx<'_>) -> bool {
+        let knobs = &cx.snap.knobs;
+        self.echoes.take(cx.now_ns, knobs.icmp_rate, knobs.icmp_burst)
+    }
+}
+
+impl<B: PacketBuf> Core<B> {
+    /// Drops a packet and tells its sender why. `about` is the connection whose request it is: an error about a
+    /// connection that is not NAT counts as one of its replies, as with the kernel.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn reject(&mut self, cx: Cx<'_>, buf: B, refusal: Refusal, about: Option<Slot>) -> Verdict {
+        if let Some(problem) = refusal.problem {
+            self.report(cx, buf, problem, about);
+        }
+        Verdict::Drop(refusal.reason)
+    }
+
+    /// Turns the packet into the ICMP error about it and sends that.
+    fn report(&mut self, cx: Cx<'_>, mut buf: B, problem: Problem, about: Option<Slot>) {
+        let Some((packet, ip)) = whole_packet(&buf) else { return };
+        let (src, dst) = (ip.src(), Ipv4Addr::from_bits(ip.dst()));
+        if !icmp::may_report(packet) || !self.answers.may_report(cx, src, problem) {
+            return;
+        }
+        let sender = Ipv4Addr::from_bits(src);
+        let Some(source) = own_source(cx, dst, sender) else { return };
+        let id = self.answers.next_id();
+        let Some(len) = icmp::error(&mut self.answers.scratch[..], packet, problem, source.to_bits(), id) else {
+            return;
+        };
+        if !replace(&mut buf, &self.answers.scratch[..len]) {
+            return;
+        }
+        if let Some(slot) = about {
+            let conn = self.conns.get(slot);
+            let dest = &self.dests[conn.dest];
+            if conn.method() != flag::NAT && dest.is_available() {
+                self.counters.count_out(conn.dest, dest.service(), len as u64);
+            }
+        }
+        self.send_own(cx, buf, sender);
+    }
+
+    /// Turns a TCP segment into the reset that answers it and sends that. Returns whether one is due at all.
+    pub(super) fn reset(&mut self, cx: Cx<'_>, mut buf: B) -> bool {
+        let mut out = [0; tcp::RESET_LEN];
+        let Some((packet, ip)) = whole_packet(&buf) else { return false };
+        let sender = Ipv4Addr::from_bits(ip.src());
+        if tcp::reset(&mut out, packet).is_none() {
+            return false;
+        }
+        if self.answers.may_reset(cx) && replace(&mut buf, &out) {
+            self.send_own(cx, buf, sender);
+        }
+        true
+    }
+
+    /// Turns an echo request for one of our addresses into its reply and sends that.
+    pub(super) fn echo(&mut self, cx: Cx<'_>, mut buf: B) -> Verdict {
+        let Some((packet, ip)) = whole_packet(&buf) else { return Verdict::Drop(DropReason::IcmpIgnored) };
+        let (sender, len) = (Ipv4Addr::from_bits(ip.src()), packet.len());
+        if !cx.snap.knobs.echo || !is_echo_request(packet) {
+            return Verdict::Drop(DropReason::IcmpIgnored);
+        }
+        if !self.answers.may_echo(cx) {
+            return Verdict::Drop(DropReason::IcmpLimited);
+        }
+        let id = self.answers.next_id();
+        let packet = buf.data_mut().get_mut(ethernet::LEN..ethernet::LEN + len).unwrap_or_default();
+        if !icmp::echo_reply(packet, id) {
+            return Verdict::Drop(DropReason::IcmpIgnored);
+        }
+        buf.set_len(ethernet::LEN + len);
+        self.send_own(cx, buf, sender);
+        Verdict::Consumed
+    }
+
+    /// Undoes NAT on a request that was rewritten already.
+    pub(super) fn undo(&self, buf: &mut B, vaddr: u32, vport: u16) {
+        // Parsed anew: the frame has no Ethernet addresses of ours yet, so any MAC that it carries is taken.
+        let Some(dst) = ethernet::Header::at(buf.data()).map(|e| e.dst()) else { return };
+        let meta = parse(buf, dst);
+        if meta.kind == Kind::Flow {
+            restore(buf, &meta, vaddr, vport);
+        }
+    }
+}
+
+/// The frame's IPv4 packet, cut to its total length, and its header.
+fn whole_packet<B: PacketBuf>(buf: &B) -> Option<(&[u8], ipv4::Header<&[u8; ipv4::LEN]>)> {
+    let packet = buf.data().get(ethernet::LEN..)?;
+    let ip = ipv4::Header::at(packet)?;
+    Some((packet.get(..usize::from(ip.total_len()))?, ip))
+}
+
+/// The address to speak from about a packet to `dst`: that itself if it is ours, else ours on the way to `sender`.
+fn own_source(cx: Cx<'_>, dst: Ipv4Addr, sender: Ipv4Addr) -> Option<Ipv4Addr> {
+    let snap = cx.snap;
+    if snap.net.local(dst).is_some() || snap.services.vip(dst).is_some() {
+        return Some(dst);
+    }
+    let out = snap.net.route(sender).map_or(cx.port, |hop| hop.port);
+    snap.net.source(out, sender)
+}
+
+/// Puts `packet` behind the frame's Ethernet header.
+fn replace<B: PacketBuf>(buf: &mut B, packet: &[u8]) -> bool {
+    if !buf.set_len(ethernet::LEN + packet.len()) {
+        return false;
+    }
+    let frame = buf.data_mut();
+    if let Some(mut ether) = ethernet::Header::at_mut(frame) {
+        ether.set_dst(Mac::ZERO);
+        ether.set_ethertype(ethernet::IPV4);
+    }
+    frame[ethernet::LEN..].copy_from_slice(packet);
+    true
+}
+
+fn is_echo_request(packet: &[u8]) -> bool {
+    let Some(ip) = ipv4::Header::at(packet) else { return false };
+    let message = packet.get(ip.header_len()..).unwrap_or_default();
+    icmp::Header::at(message).is_some_and(|m| m.kind() == icmp::ECHO_REQUEST && m.code() == 0)
+}

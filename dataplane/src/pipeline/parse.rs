@@ -1,0 +1,143 @@
+//! Parse: the one place that judges a frame. What passes is safe to read at the offsets of its [`Meta`].
+
+use std::net::Ipv4Addr;
+
+use crate::hash::FlowKey;
+use crate::io::{CsumStatus, PacketBuf};
+use crate::verdict::DropReason;
+use crate::wire::ethernet::{self, Mac};
+use crate::wire::{ipv4, tcp, udp};
+
+/// What a frame turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// TCP or UDP with its whole fixed header: `key` is its flow.
+    Flow,
+    /// ICMP; `key.src` and `key.dst` are its addresses.
+    Icmp,
+    /// Another protocol over IPv4; addresses as for ICMP.
+    Other,
+    /// An ARP frame.
+    Arp,
+    /// To be dropped.
+    Bad(DropReason),
+}
+
+/// One packet's facts, found once.
+#[derive(Clone, Copy, Debug)]
+pub struct Meta {
+    /// Addresses, ports and protocol as on the wire, host byte order.
+    pub key: FlowKey,
+    /// Kind of frame.
+    pub kind: Kind,
+    /// IPv4 total length, bytes.
+    pub ip_len: u16,
+    /// Offset of the L4 header in the frame, bytes.
+    pub l4: u8,
+    /// TCP flags; 0 for others.
+    pub tcp_flags: u8,
+}
+
+impl Meta {
+    /// Of a frame that was not looked at.
+    pub const NONE: Meta = Meta::bad(DropReason::L3Malformed);
+
+    const fn bad(reason: DropReason) -> Meta {
+        let key = FlowKey { src: 0, dst: 0, sport: 0, dport: 0, proto: 0 };
+        Meta { key, kind: Kind::Bad(reason), ip_len: 0, l4: 0, tcp_flags: 0 }
+    }
+
+    /// Source address.
+    pub fn src(&self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.key.src)
+    }
+
+    /// Destination address.
+    pub fn dst(&self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.key.dst)
+    }
+}
+
+/// Judges a frame that arrived on the port with MAC address `ours`. Hot.
+#[inline(always)]
+pub fn parse<B: PacketBuf>(buf: &B, ours: Mac) -> Meta {
+    let frame = buf.data();
+    let Some(ether) = ethernet::Header::at(frame) else { return Meta::bad(DropReason::L3Malformed) };
+    if ether.dst() != ours {
+        return not_for_mac(frame, ether.dst());
+    }
+    if ether.ethertype() != ethernet::IPV4 {
+        return match ether.ethertype() {
+            ethernet::ARP => Meta { kind: Kind::Arp, ..Meta::NONE },
+            _ => Meta::bad(DropReason::Ethertype),
+        };
+    }
+    if !buf.is_contiguous() {
+        return Meta::bad(DropReason::MultiSegment);
+    }
+    let verify = match buf.ip_csum() {
+        CsumStatus::Unknown => true,
+        CsumStatus::Good => false,
+        CsumStatus::Bad => return Meta::bad(DropReason::IpCsum),
+    };
+    let packet = frame.get(ethernet::LEN..).unwrap_or_default();
+    match ipv4::check(packet, verify) {
+        Ok(lengths) => parse_ipv4(packet, lengths),
+        Err(ipv4::Error::Malformed) => Meta::bad(DropReason::L3Malformed),
+        Err(ipv4::Error::Checksum) => Meta::bad(DropReason::IpCsum),
+    }
+}
+
+#[inline(always)]
+fn parse_ipv4(packet: &[u8], lengths: ipv4::Lengths) -> Meta {
+    let Some(ip) = ipv4::Header::at(packet) else { return Meta::NONE };
+    let proto = ip.protocol();
+    let mut meta = Meta {
+        key: FlowKey { src: ip.src(), dst: ip.dst(), sport: 0, dport: 0, proto },
+        kind: Kind::Other,
+        ip_len: lengths.total as u16,
+        l4: (ethernet::LEN + lengths.header) as u8,
+        tcp_flags: 0,
+    };
+    if !ipv4::is_usable_source(meta.key.src) {
+        return Meta::bad(DropReason::L3Malformed);
+    }
+    if lengths.header > ipv4::LEN {
+        match ipv4::options(packet.get(ipv4::LEN..lengths.header).unwrap_or_default()) {
+            ipv4::Options::Harmless => {}
+            ipv4::Options::SourceRoute => return Meta::bad(DropReason::IpOpt),
+            ipv4::Options::Malformed => return Meta::bad(DropReason::L3Malformed),
+        }
+    }
+    if ip.is_fragment() {
+        return Meta::bad(DropReason::FragUnmatched);
+    }
+    let l4 = packet.get(lengths.header..lengths.total).unwrap_or_default();
+    match proto {
+        ipv4::TCP => {
+            let Some(tcp) = tcp::Header::at(l4) else { return Meta::bad(DropReason::L4Short) };
+            (meta.key.sport, meta.key.dport) = (tcp.sport(), tcp.dport());
+            meta.tcp_flags = tcp.flags();
+            meta.kind = Kind::Flow;
+        }
+        ipv4::UDP => {
+            let Some(udp) = udp::Header::at(l4) else { return Meta::bad(DropReason::L4Short) };
+            (meta.key.sport, meta.key.dport) = (udp.sport(), udp.dport());
+            meta.kind = Kind::Flow;
+        }
+        ipv4::ICMP => meta.kind = Kind::Icmp,
+        _ => {}
+    }
+    meta
+}
+
+/// A frame for another MAC address: only group ARP is ours.
+#[cold]
+fn not_for_mac(frame: &[u8], dst: Mac) -> Meta {
+    let arp = ethernet::Header::at(frame).is_some_and(|e| e.ethertype() == ethernet::ARP);
+    if dst.is_multicast() && arp {
+        Meta { kind: Kind::Arp, ..Meta::NONE }
+    } else {
+        Meta::bad(DropReason::L2NotOurs)
+    }
+}

@@ -1,0 +1,532 @@
+//! Control's model of services and destinations, and the snapshots made from it.
+//!
+//! Applies [`config::Change`]s to a working copy that shares structure with the published snapshots, hands out object
+//! slots (counters and destination state), and keeps deleted destinations in the trash while connections remain, so
+//! that a destination that comes back is the same object: its counts, its statistics, its connections.
+//! Control thread only. A change is applied whole or refused with nothing changed.
+
+mod slots;
+mod trash;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use config::{Change, DestKey, Destination, Method, Scheduler, ServiceKey, ServiceSettings, Valid};
+use dpdk_sys::SlabError;
+use thiserror::Error;
+
+use crate::conn::state::Timeouts;
+use crate::counters::{self, CounterSlab, Totals, WorkerStats};
+use crate::dest::DestSlab;
+use crate::neigh::NeighTable;
+use crate::publish::QUIESCENT;
+use crate::route::{Net, PortFacts};
+use crate::sched::WrrPlan;
+use crate::service::{Dest, Service};
+use crate::snapshot::{Announcements, Knobs, ServiceMap, Snapshot};
+use crate::wire::ethernet::Mac;
+use crate::worker::Shared;
+use slots::Slots;
+use trash::Trash;
+
+/// Announcements kept in a snapshot: the announcing worker takes them within milliseconds, and a snapshot stays small.
+const ANNOUNCEMENTS_KEPT: usize = 4096;
+
+/// Why a change was refused. Nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ApplyError {
+    /// A service of that identity exists.
+    #[error("service {0} exists already")]
+    ServiceExists(ServiceKey),
+    /// No service of that identity.
+    #[error("no service {0}")]
+    NoService(ServiceKey),
+    /// The service has that destination.
+    #[error("service {0} has destination {1} already")]
+    DestExists(ServiceKey, DestKey),
+    /// The service has no such destination.
+    #[error("service {0} has no destination {1}")]
+    NoDest(ServiceKey, DestKey),
+    /// An IPv6 address.
+    #[error("{0}: IPv6 is not forwarded by this version")]
+    NotIpv4(IpAddr),
+    /// No room for another service.
+    #[error("the limit of {0} services is reached ([limits] services)")]
+    TooManyServices(u32),
+    /// No room for another destination.
+    #[error("the limit of {0} destinations is reached ([limits] destinations)")]
+    TooManyDests(u32),
+    /// No room for a static neighbour.
+    #[error("the neighbour table is full ([limits] neighbours)")]
+    TooManyNeighbours,
+}
+
+/// A service as listed.
+#[derive(Clone, Debug)]
+pub struct ServiceRow {
+    /// The service as published.
+    pub service: Arc<Service>,
+    /// What it counted.
+    pub totals: Totals,
+    /// Its destinations, in list order.
+    pub dests: Vec<DestRow>,
+}
+
+/// A destination as listed.
+#[derive(Clone, Copy, Debug)]
+pub struct DestRow {
+    /// The destination as published.
+    pub dest: Dest,
+    /// Its connections in active states.
+    pub active: u32,
+    /// Its other connections.
+    pub inactive: u32,
+    /// At its upper threshold.
+    pub overloaded: bool,
+    /// What it counted.
+    pub totals: Totals,
+}
+
+/// The control thread's model.
+pub struct Registry {
+    services: ServiceMap,
+    net: Arc<Net>,
+    knobs: Arc<Knobs>,
+    announce: Arc<Announcements>,
+    network: config::Network,
+    facts: Vec<PortFacts>,
+    shared: Shared,
+    slabs: Vec<Arc<CounterSlab>>,
+    slots: Slots,
+    trash: Trash,
+    limits: config::Limits,
+    service_count: u32,
+    dest_count: u32,
+    order: u64,
+    sched_gen: u32,
+    generation: u64,
+    now_ns: u64,
+}
+
+impl Registry {
+    /// An empty model for `workers` workers over ports that turned out to be `facts`, with the limits of `valid` and
+    /// every setting at its default: apply `plan(&Valid::empty(), valid)` next.
+    pub fn new(valid: &Valid, facts: Vec<PortFacts>, workers: usize) -> Result<Self, SlabError> {
+        let limits = valid.limits().clone();
+        let slots = 1 + limits.services as usize + limits.destinations as usize;
+        let slabs = (0..workers).map(|_| CounterSlab::new(slots).map(Arc::new)).collect::<Result<_, _>>()?;
+        let shared = Shared {
+            dests: Arc::new(DestSlab::new(slots)?),
+            neigh: Arc::new(NeighTable::new(limits.neighbours as usize)?),
+        };
+        let blank = Valid::empty();
+        let network = blank.network().clone();
+        Ok(Self {
+            services: ServiceMap::default(),
+            net: Arc::new(Net::new(&network, &facts, 0)),
+            knobs: Arc::new(knobs(&blank, &limits)),
+            announce: Arc::default(),
+            network,
+            facts,
+            shared,
+            slabs,
+            slots: Slots::new(slots as u32, limits.services),
+            trash: Trash::default(),
+            limits,
+            service_count: 0,
+            dest_count: 0,
+            order: 0,
+            sched_gen: 0,
+            generation: 0,
+            now_ns: 0,
+        })
+    }
+
+    /// What workers share.
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Worker `id`'s counters.
+    pub fn counters(&self, id: usize) -> Arc<CounterSlab> {
+        Arc::clone(&self.slabs[id])
+    }
+
+    /// Figures of a worker that has not started yet: it delays no publication.
+    pub fn worker_stats() -> Arc<WorkerStats> {
+        let stats = WorkerStats::default();
+        stats.generation.store(QUIESCENT, std::sync::atomic::Ordering::Release);
+        Arc::new(stats)
+    }
+
+    /// Sets the time that neighbours and the trash go by; before [`Registry::apply`], and now and then.
+    pub fn set_time(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+    }
+
+    /// Applies one change to the working copy; it is in force once a [`Registry::snapshot`] is published.
+    pub fn apply(&mut self, change: &Change) -> Result<(), ApplyError> {
+        match change {
+            Change::SetNetwork { to, .. } => self.set_network(to),
+            Change::SetPolicy { to, .. } => {
+                let knobs = Arc::make_mut(&mut self.knobs);
+                (knobs.unmatched, knobs.echo) = (to.unmatched, to.echo);
+                Ok(())
+            }
+            Change::SetTimeouts { to, .. } => {
+                Arc::make_mut(&mut self.knobs).timeouts = timeouts(to);
+                Ok(())
+            }
+            Change::SetKnobs { to, .. } => {
+                set_knobs(Arc::make_mut(&mut self.knobs), to);
+                Ok(())
+            }
+            Change::AddService { key, settings } => self.add_service(*key, settings),
+            Change::EditService { key, to, .. } => self.edit_service(*key, to),
+            Change::DeleteService { key } => self.delete_service(*key),
+            Change::AddDest { service, dest } => self.add_dest(*service, dest),
+            Change::EditDest { service, to, .. } => self.edit_dest(*service, to),
+            Change::DeleteDest { service, dest } => self.delete_dest(*service, *dest),
+            // Rates are not computed by this version: the settings are kept by control and nothing here depends on them.
+            _ => Ok(()),
+        }
+    }
+
+    /// The working copy as the next snapshot to publish. Cheap: shares everything.
+    pub fn snapshot(&mut self) -> Snapshot {
+        self.generation += 1;
+        Snapshot {
+            generation: self.generation,
+            services: self.services.clone(),
+            net: Arc::clone(&self.net),
+            knobs: Arc::clone(&self.knobs),
+            announce: Arc::clone(&self.announce),
+        }
+    }
+
+    /// Frees what no worker can touch any more, now that every worker has taken `generation` in, and destinations
+    /// that have been in the trash without connections for long enough. Now and then.
+    pub fn reclaim(&mut self, generation: u64) {
+        for slot in self.trash.sweep(self.now_ns, |slot| self.shared.dests[slot].total() > 0) {
+            self.shared.dests[slot].reset();
+            self.slots.release(slot);
+        }
+        self.slots.reclaim(generation);
+    }
+
+    /// Every service with its counts and statistics, in no particular order. Never asks a worker.
+    pub fn rows(&self) -> impl Iterator<Item = ServiceRow> {
+        self.services.iter().map(|service| self.row(service))
+    }
+
+    /// One service.
+    pub fn find(&self, key: ServiceKey) -> Option<ServiceRow> {
+        let addr = ipv4(key.addr).ok()?;
+        self.services.find(addr, key.port, key.proto.number()).map(|service| self.row(service))
+    }
+
+    /// What the whole box counted.
+    pub fn totals(&self) -> Totals {
+        counters::sum(&self.slabs, counters::TOTALS)
+    }
+
+    /// Services and destinations that exist.
+    pub fn sizes(&self) -> (u32, u32) {
+        (self.service_count, self.dest_count)
+    }
+
+    /// Deleted destinations that are kept for their connections.
+    pub fn trashed(&self) -> usize {
+        self.trash.len()
+    }
+
+    /// The service and the destination behind an object slot of a destination, deleted ones included.
+    pub fn dest_names(&self) -> std::collections::HashMap<u32, (ServiceKey, DestKey)> {
+        let live = self.services.iter().flat_map(|s| s.dests.iter().map(|d| (d.slot, (s.key, dest_key(d)))));
+        live.chain(self.trash.names()).collect()
+    }
+
+    /// The network side as published.
+    pub fn net(&self) -> &Net {
+        &self.net
+    }
+
+    fn row(&self, service: &Arc<Service>) -> ServiceRow {
+        let totals = |slot| counters::sum(&self.slabs, slot).since(self.slots.base(slot));
+        let dests = service.dests.iter().map(|dest| {
+            let state = &self.shared.dests[dest.slot];
+            DestRow {
+                dest: *dest,
+                active: state.active(),
+                inactive: state.inactive(),
+                overloaded: state.is_overloaded(),
+                totals: totals(dest.slot),
+            }
+        });
+        ServiceRow { service: Arc::clone(service), totals: totals(service.slot), dests: dests.collect() }
+    }
+
+    fn set_network(&mut self, to: &config::Network) -> Result<(), ApplyError> {
+        let neigh = &self.shared.neigh;
+        for old in &self.network.neighbours {
+            if let Ok(addr) = ipv4(old.address) {
+                neigh.clear_permanent(old.port as u8, addr, self.now_ns);
+            }
+        }
+        for new in &to.neighbours {
+            let addr = ipv4(new.address)?;
+            if !neigh.set_permanent(new.port as u8, addr, Mac(new.mac.0), self.now_ns) {
+                return Err(ApplyError::TooManyNeighbours);
+            }
+        }
+        let net = Net::new(to, &self.facts, self.net.generation.wrapping_add(1));
+        let new_addrs = net.ports.iter().flat_map(|p| &p.addresses).map(|a| a.addr());
+        let fresh: Vec<Ipv4Addr> = new_addrs.filter(|a| self.net.local(*a).is_none()).collect();
+        self.net = Arc::new(net);
+        self.network = to.clone();
+        self.announce(fresh);
+        Ok(())
+    }
+
+    fn add_service(&mut self, key: ServiceKey, settings: &ServiceSettings) -> Result<(), ApplyError> {
+        let addr = ipv4(key.addr)?;
+        if self.services.find(addr, key.port, key.proto.number()).is_some() {
+            return Err(ApplyError::ServiceExists(key));
+        }
+        let full = ApplyError::TooManyServices(self.limits.services);
+        if self.service_count >= self.limits.services {
+            return Err(full);
+        }
+        let index = self.slots.take_index().ok_or(full)?;
+        let slot = self.take_slot().ok_or(full)?;
+        let announced = self.services.vip(addr).is_some_and(|v| v.is_announced());
+        self.sched_gen += 1;
+        self.services.insert(
+            addr,
+            Service {
+                key,
+                index,
+                slot,
+                scheduler: settings.scheduler,
+                flags: settings.flags,
+                unmatched: settings.unmatched,
+                announce: settings.announce,
+                born: self.sched_gen,
+                sched_gen: self.sched_gen,
+                version: 0,
+                dests: Vec::new(),
+                wrr: WrrPlan::start(&[], 0),
+            },
+        );
+        self.service_count += 1;
+        if settings.announce && !announced {
+            self.announce(vec![addr]);
+        }
+        Ok(())
+    }
+
+    fn edit_service(&mut self, key: ServiceKey, to: &ServiceSettings) -> Result<(), ApplyError> {
+        let addr = ipv4(key.addr)?;
+        let announced = self.services.vip(addr).is_some_and(|v| v.is_announced());
+        self.sched_gen += 1;
+        let sched_gen = self.sched_gen;
+        self.edit(key, |service| {
+            if service.scheduler != to.scheduler {
+                service.scheduler = to.scheduler;
+                service.sched_gen = sched_gen;
+                service.wrr = WrrPlan::start(&service.dests, service.version);
+            }
+            (service.flags, service.unmatched, service.announce) = (to.flags, to.unmatched, to.announce);
+        })?;
+        if to.announce && !announced {
+            self.announce(vec![addr]);
+        }
+        Ok(())
+    }
+
+    fn delete_service(&mut self, key: ServiceKey) -> Result<(), ApplyError> {
+        let addr = ipv4(key.addr)?;
+        let service = self.services.remove(addr, key.port, key.proto.number()).ok_or(ApplyError::NoService(key))?;
+        for dest in &service.dests {
+            self.discard(&service, dest);
+        }
+        self.service_count -= 1;
+        self.slots.retire(service.slot, service.index, self.generation + 1);
+        Ok(())
+    }
+
+    fn add_dest(&mut self, key: ServiceKey, new: &Destination) -> Result<(), ApplyError> {
+        let service = Arc::clone(self.service(key)?);
+        let addr = ipv4(new.key.addr)?;
+        if service.dests.iter().any(|d| dest_key(d) == new.key) {
+            return Err(ApplyError::DestExists(key, new.key));
+        }
+        let full = ApplyError::TooManyDests(self.limits.destinations);
+        if self.dest_count >= self.limits.destinations {
+            return Err(full);
+        }
+        let slot = match self.trash.revive(key, new.key) {
+            Some((slot, born)) => {
+                if born != service.born {
+                    // The service was made anew: statistics start over, connections go on.
+                    self.slots.set_base(slot, counters::sum(&self.slabs, slot));
+                }
+                slot
+            }
+            None => self.take_slot().ok_or(full)?,
+        };
+        let state = &self.shared.dests[slot];
+        state.set_service(service.slot);
+        state.configure(new.weight, new.upper, new.lower);
+        state.set_available(true);
+        self.order += 1;
+        let dest = dest_of(slot, addr, new, self.order);
+        self.count_nat(key, &dest, 1);
+        self.dest_count += 1;
+        self.edit(key, |service| {
+            service.dests.insert(0, dest);
+            list_changed(service);
+        })
+    }
+
+    fn edit_dest(&mut self, key: ServiceKey, to: &Destination) -> Result<(), ApplyError> {
+        let service = Arc::clone(self.service(key)?);
+        let old = service.dests.iter().find(|d| dest_key(d) == to.key);
+        let old = *old.ok_or(ApplyError::NoDest(key, to.key))?;
+        let new = dest_of(old.slot, old.addr, to, old.order);
+        self.shared.dests[old.slot].configure(to.weight, to.upper, to.lower);
+        self.count_nat(key, &old, -1);
+        self.count_nat(key, &new, 1);
+        self.edit(key, |service| {
+            for dest in service.dests.iter_mut().filter(|d| d.slot == old.slot) {
+                *dest = new;
+            }
+            // The kernel tells the scheduler of every edit, whether or not the weight changed.
+            list_changed(service);
+        })
+    }
+
+    fn delete_dest(&mut self, key: ServiceKey, gone: DestKey) -> Result<(), ApplyError> {
+        let service = Arc::clone(self.service(key)?);
+        let dest = service.dests.iter().find(|d| dest_key(d) == gone).ok_or(ApplyError::NoDest(key, gone))?;
+        self.discard(&service, dest);
+        self.edit(key, |service| {
+            service.dests.retain(|d| d.slot != dest.slot);
+            list_changed(service);
+        })
+    }
+
+    /// Takes a destination out of service; its object stays while connections need it.
+    fn discard(&mut self, service: &Service, dest: &Dest) {
+        self.shared.dests[dest.slot].set_available(false);
+        self.count_nat(service.key, dest, -1);
+        self.trash.put(service.key, dest_key(dest), dest.slot, service.born);
+        self.dest_count -= 1;
+    }
+
+    fn count_nat(&mut self, key: ServiceKey, dest: &Dest, by: i32) {
+        if dest.method == Method::Nat {
+            let port = if dest.port == 0 { key.port } else { dest.port };
+            self.services.count_nat_dest(dest.addr, port, key.proto.number(), by);
+        }
+    }
+
+    fn service(&self, key: ServiceKey) -> Result<&Arc<Service>, ApplyError> {
+        let addr = ipv4(key.addr)?;
+        self.services.find(addr, key.port, key.proto.number()).ok_or(ApplyError::NoService(key))
+    }
+
+    fn edit(&mut self, key: ServiceKey, change: impl FnOnce(&mut Service)) -> Result<(), ApplyError> {
+        let found = self.services.edit(ipv4(key.addr)?, key.port, key.proto.number(), change);
+        found.then_some(()).ok_or(ApplyError::NoService(key))
+    }
+
+    /// A slot for a new object; its counters start at whatever they show now.
+    fn take_slot(&mut self) -> Option<u32> {
+        let slot = self.slots.take()?;
+        self.slots.set_base(slot, counters::sum(&self.slabs, slot));
+        Some(slot)
+    }
+
+    fn announce(&mut self, addrs: Vec<Ipv4Addr>) {
+        if addrs.is_empty() {
+            return;
+        }
+        let announce = Arc::make_mut(&mut self.announce);
+        announce.addrs.extend(addrs);
+        let excess = announce.addrs.len().saturating_sub(ANNOUNCEMENTS_KEPT);
+        announce.addrs.drain(..excess);
+        announce.first += excess as u64;
+    }
+}
+
+/// A destination came, went or was edited: positions start over as the scheduler's rules say.
+fn list_changed(service: &mut Service) {
+    service.version = service.version.wrapping_add(1);
+    if service.scheduler == Scheduler::Wrr {
+        service.wrr.change(&service.dests, service.version);
+    }
+}
+
+fn dest_of(slot: u32, addr: Ipv4Addr, dest: &Destination, order: u64) -> Dest {
+    Dest {
+        slot,
+        addr,
+        port: dest.key.port,
+        method: dest.method,
+        weight: dest.weight,
+        upper: dest.upper,
+        lower: dest.lower,
+        order,
+    }
+}
+
+fn dest_key(dest: &Dest) -> DestKey {
+    DestKey::new(IpAddr::V4(dest.addr), dest.port)
+}
+
+fn ipv4(addr: IpAddr) -> Result<Ipv4Addr, ApplyError> {
+    match addr {
+        IpAddr::V4(addr) => Ok(addr),
+        IpAddr::V6(_) => Err(ApplyError::NotIpv4(addr)),
+    }
+}
+
+fn knobs(valid: &Valid, limits: &config::Limits) -> Knobs {
+    let mut knobs = Knobs {
+        conn_reuse_mode: 1,
+        expire_nodest_conn: false,
+        sloppy_tcp: false,
+        secure_tcp: 0,
+        drop_packet: 0,
+        am_droprate: 10,
+        nat_icmp_send: false,
+        timeouts: timeouts(valid.timeouts()),
+        unmatched: valid.policy().unmatched,
+        echo: valid.policy().echo,
+        icmp_rate: limits.icmp_rate,
+        icmp_burst: limits.icmp_burst,
+    };
+    set_knobs(&mut knobs, valid.knobs());
+    knobs
+}
+
+fn set_knobs(knobs: &mut Knobs, to: &config::Knobs) {
+    knobs.conn_reuse_mode = to.conn_reuse_mode;
+    knobs.expire_nodest_conn = to.expire_nodest_conn != 0;
+    knobs.sloppy_tcp = to.sloppy_tcp != 0;
+    knobs.secure_tcp = to.secure_tcp;
+    knobs.drop_packet = to.drop_packet;
+    knobs.am_droprate = to.am_droprate.max(1).unsigned_abs();
+    knobs.nat_icmp_send = to.nat_icmp_send != 0;
+}
+
+fn timeouts(to: &config::Timeouts) -> Timeouts {
+    let mut timeouts = Timeouts::default();
+    for (state, secs) in to.tcp_states().into_iter().enumerate() {
+        timeouts.set_tcp(state as u8, secs);
+    }
+    timeouts.set_udp(to.udp);
+    timeouts
+}

@@ -1,0 +1,68 @@
+//! Deleted destinations that connections still refer to. Swept each minute: one without connections is stamped at a
+//! sweep and freed at a later one at least two minutes after (kernel IPVS's rhythm), so a server that flaps comes
+//! back as the same object.
+
+use std::collections::HashMap;
+
+use config::{DestKey, ServiceKey};
+
+/// Time between sweeps, nanoseconds.
+const SWEEP_NS: u64 = 60_000_000_000;
+
+/// Time without connections before a destination is freed, nanoseconds.
+const IDLE_NS: u64 = 120_000_000_000;
+
+#[derive(Default)]
+pub(super) struct Trash {
+    entries: HashMap<(ServiceKey, DestKey), Entry>,
+    next_sweep_ns: u64,
+}
+
+struct Entry {
+    slot: u32,
+    /// [`crate::service::Service::born`] of the service it was deleted from.
+    born: u32,
+    idle_since_ns: Option<u64>,
+}
+
+impl Trash {
+    pub(super) fn put(&mut self, service: ServiceKey, dest: DestKey, slot: u32, born: u32) {
+        self.entries.insert((service, dest), Entry { slot, born, idle_since_ns: None });
+    }
+
+    /// Takes a destination back: its slot and the number of the service it was deleted from.
+    pub(super) fn revive(&mut self, service: ServiceKey, dest: DestKey) -> Option<(u32, u32)> {
+        self.entries.remove(&(service, dest)).map(|e| (e.slot, e.born))
+    }
+
+    /// One look at the clock: slots to free.
+    pub(super) fn sweep(&mut self, now_ns: u64, in_use: impl Fn(u32) -> bool) -> Vec<u32> {
+        let mut freed = Vec::new();
+        if now_ns < self.next_sweep_ns {
+            return freed;
+        }
+        self.next_sweep_ns = now_ns + SWEEP_NS;
+        self.entries.retain(|_, entry| {
+            if in_use(entry.slot) {
+                entry.idle_since_ns = None;
+                return true;
+            }
+            let since = *entry.idle_since_ns.get_or_insert(now_ns);
+            let keep = now_ns - since < IDLE_NS;
+            if !keep {
+                freed.push(entry.slot);
+            }
+            keep
+        });
+        freed
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Names of the destinations in it, by slot.
+    pub(super) fn names(&self) -> impl Iterator<Item = (u32, (ServiceKey, DestKey))> {
+        self.entries.iter().map(|((service, dest), e)| (e.slot, (*service, *dest)))
+    }
+}

@@ -1,0 +1,187 @@
+//! The configuration as workers see it: immutable, published whole, shared in parts.
+//!
+//! Services lie in shards by address, each behind an `Arc`, each service behind another: a change copies one shard
+//! and one service, so many additions cost linear time. All services of one address share a shard with that
+//! address's own entry, so "is this address ours" and "is there a service" touch one map each.
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use config::Unmatched;
+use foldhash::fast::FixedState;
+
+use crate::conn::state::Timeouts;
+use crate::route::Net;
+use crate::service::Service;
+
+/// Shards of the service map. With 100 000 services a shard holds about 400: copying one takes microseconds.
+pub const SHARDS: usize = 256;
+
+/// One immutable configuration. Any thread may read it; the last reference is dropped on the control thread.
+#[derive(Clone)]
+pub struct Snapshot {
+    /// Number of the publication, rising.
+    pub generation: u64,
+    /// Services by key.
+    pub services: ServiceMap,
+    /// Ports, addresses, routes.
+    pub net: Arc<Net>,
+    /// Knobs, timeouts and policy.
+    pub knobs: Arc<Knobs>,
+    /// Addresses to announce.
+    pub announce: Arc<Announcements>,
+}
+
+/// Addresses that became ours lately, with rising serial numbers: the announcing worker takes those it has not
+/// announced yet.
+#[derive(Clone, Debug, Default)]
+pub struct Announcements {
+    /// Serial number of the first entry.
+    pub first: u64,
+    /// The addresses.
+    pub addrs: Vec<Ipv4Addr>,
+}
+
+/// Knobs of the packet path, each by its `net.ipv4.vs` name, and policy.
+#[derive(Clone, Debug)]
+pub struct Knobs {
+    /// Bit map: 1 a SYN on TIME_WAIT or CLOSE is scheduled anew, 2 also on FIN_WAIT of a one-way connection.
+    pub conn_reuse_mode: i32,
+    /// A packet for a deleted destination ends its connection instead of being dropped.
+    pub expire_nodest_conn: bool,
+    /// TCP may start in mid-stream.
+    pub sloppy_tcp: bool,
+    /// 0 off, 3 on, 1 and 2 on while memory is low.
+    pub secure_tcp: i32,
+    /// 0 off, 3 on, 1 and 2 on while memory is low.
+    pub drop_packet: i32,
+    /// Every so many-th new connection is refused while `drop_packet` is 3.
+    pub am_droprate: u32,
+    /// Stray packets of NAT destinations are answered with port unreachable.
+    pub nat_icmp_send: bool,
+    /// Idle times by state, ticks.
+    pub timeouts: Timeouts,
+    /// Answer to unmatched packets for addresses of ours that are no service's.
+    pub unmatched: Unmatched,
+    /// Whether echo requests are answered.
+    pub echo: bool,
+    /// Generated ICMP errors, echo replies and resets: each at most this many a second per worker.
+    pub icmp_rate: u32,
+    /// How many of each may leave at once.
+    pub icmp_burst: u32,
+}
+
+/// Services by (address, L4 port, protocol), and the addresses themselves.
+#[derive(Clone)]
+pub struct ServiceMap {
+    shards: Box<[Arc<Shard>]>,
+}
+
+#[derive(Clone, Default)]
+struct Shard {
+    services: HashMap<(Ipv4Addr, u16, u8), Arc<Service>, FixedState>,
+    vips: HashMap<Ipv4Addr, Vip, FixedState>,
+    /// How many services have (server address, port, protocol) as a NAT destination.
+    nat_dests: HashMap<(Ipv4Addr, u16, u8), u32, FixedState>,
+}
+
+/// A virtual address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Vip {
+    /// Services that have it.
+    pub services: u32,
+    /// Of them, those that want it announced.
+    pub announcing: u32,
+}
+
+impl Vip {
+    /// Whether ARP for it is answered.
+    pub fn is_announced(self) -> bool {
+        self.announcing > 0
+    }
+}
+
+impl Default for ServiceMap {
+    fn default() -> Self {
+        Self { shards: (0..SHARDS).map(|_| Arc::default()).collect() }
+    }
+}
+
+impl ServiceMap {
+    /// The service of that identity. Slow path.
+    pub fn find(&self, addr: Ipv4Addr, port: u16, proto: u8) -> Option<&Arc<Service>> {
+        self.shards[shard_of(addr)].services.get(&(addr, port, proto))
+    }
+
+    /// The virtual address's entry, if it is one. Slow path.
+    pub fn vip(&self, addr: Ipv4Addr) -> Option<Vip> {
+        self.shards[shard_of(addr)].vips.get(&addr).copied()
+    }
+
+    /// Whether any service has that endpoint as a NAT destination. Slow path.
+    pub fn has_nat_dest(&self, addr: Ipv4Addr, port: u16, proto: u8) -> bool {
+        self.shards[shard_of(addr)].nat_dests.contains_key(&(addr, port, proto))
+    }
+
+    /// Every virtual address.
+    pub fn vips(&self) -> impl Iterator<Item = (Ipv4Addr, Vip)> {
+        self.shards.iter().flat_map(|s| s.vips.iter().map(|(a, v)| (*a, *v)))
+    }
+
+    /// Every service, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Service>> {
+        self.shards.iter().flat_map(|s| s.services.values())
+    }
+
+    /// Puts in a service that is not there yet. Control, on its working copy.
+    pub(crate) fn insert(&mut self, addr: Ipv4Addr, service: Service) {
+        let shard = Arc::make_mut(&mut self.shards[shard_of(addr)]);
+        let vip = shard.vips.entry(addr).or_default();
+        vip.services += 1;
+        vip.announcing += u32::from(service.announce);
+        shard.services.insert((addr, service.key.port, service.key.proto.number()), Arc::new(service));
+    }
+
+    /// Counts a NAT destination in (+1) or out (-1). Control.
+    pub(crate) fn count_nat_dest(&mut self, addr: Ipv4Addr, port: u16, proto: u8, by: i32) {
+        let shard = Arc::make_mut(&mut self.shards[shard_of(addr)]);
+        let count = shard.nat_dests.entry((addr, port, proto)).or_default();
+        *count = count.saturating_add_signed(by);
+        if *count == 0 {
+            shard.nat_dests.remove(&(addr, port, proto));
+        }
+    }
+
+    /// Takes a service out. Control.
+    pub(crate) fn remove(&mut self, addr: Ipv4Addr, port: u16, proto: u8) -> Option<Arc<Service>> {
+        let shard = Arc::make_mut(&mut self.shards[shard_of(addr)]);
+        let service = shard.services.remove(&(addr, port, proto))?;
+        if let Some(vip) = shard.vips.get_mut(&addr) {
+            vip.services -= 1;
+            vip.announcing -= u32::from(service.announce);
+            if vip.services == 0 {
+                shard.vips.remove(&addr);
+            }
+        }
+        Some(service)
+    }
+
+    /// Changes a service in place, copying it if a published snapshot shares it. Control.
+    pub(crate) fn edit(&mut self, addr: Ipv4Addr, port: u16, proto: u8, change: impl FnOnce(&mut Service)) -> bool {
+        let shard = Arc::make_mut(&mut self.shards[shard_of(addr)]);
+        let Some(service) = shard.services.get_mut(&(addr, port, proto)) else { return false };
+        let announced = service.announce;
+        change(Arc::make_mut(service));
+        let announces = service.announce;
+        if let Some(vip) = shard.vips.get_mut(&addr) {
+            vip.announcing = vip.announcing + u32::from(announces) - u32::from(announced);
+        }
+        true
+    }
+}
+
+fn shard_of(addr: Ipv4Addr) -> usize {
+    // Multiplicative hash: neighbouring addresses, the usual case, spread over the shards.
+    (addr.to_bits().wrapping_mul(0x9E37_79B1) >> 24) as usize % SHARDS
+}

@@ -1,0 +1,231 @@
+//! The worker: one lcore's loop body. [`Worker::poll`] is deterministic in packets, time and messages.
+//!
+//! One turn: load the snapshot; for each port receive a burst, parse it all, probe it all, decide each packet,
+//! transmit; then the mailbox, a bounded number of timers, and every 10 ms housekeeping (ARP requests, refreshes,
+//! announcements). The thread around it (affinity, clock, sleeping) is the caller's.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use crossbeam::channel::{Receiver, Sender};
+use dpdk_sys::{Prefault, SlabError};
+use thiserror::Error;
+
+use crate::conn::{Conns, Direction, TableError, flag, tick_of};
+use crate::counters::{CounterSlab, WorkerStats, bump};
+use crate::dest::DestSlab;
+use crate::hash::FlowHasher;
+use crate::housekeeping::Housekeeping;
+use crate::io::{Burst, Io, PacketBuf, PortIndex};
+use crate::limits::{BURST, TIMERS_PER_POLL};
+use crate::mailbox::{FromWorker, Mailbox, ToWorker};
+use crate::neigh::NeighTable;
+use crate::neigh::resolve::Resolver;
+use crate::pipeline::parse::{Kind, Meta, parse};
+use crate::pipeline::probe::Probes;
+use crate::pipeline::{Core, Cx, Queues, answer, memory_low};
+use crate::publish::{QUIESCENT, Subscriber};
+use crate::sched::SchedState;
+use crate::snapshot::Snapshot;
+use crate::verdict::{DropReason, Verdict};
+use crate::wire::ethernet::Mac;
+
+/// What workers and control share, made once at start.
+#[derive(Clone)]
+pub struct Shared {
+    /// States of destinations.
+    pub dests: Arc<DestSlab>,
+    /// Neighbours.
+    pub neigh: Arc<NeighTable>,
+}
+
+/// Sizes and place of one worker.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkerConfig {
+    /// Number of the worker; 0 also probes neighbours and announces addresses.
+    pub id: usize,
+    /// Ports it polls: all of them.
+    pub ports: usize,
+    /// Connections its table holds.
+    pub conns: usize,
+    /// Services that can exist (`[limits] services`).
+    pub services: usize,
+    /// Key of the flow hash; random outside tests.
+    pub hash_key: (u64, u64),
+    /// Whether to touch the connection table's pages at once.
+    pub prefault: Prefault,
+    /// Time of the first poll, nanoseconds.
+    pub now_ns: u64,
+}
+
+/// A worker cannot be made.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum WorkerError {
+    /// The connection table.
+    #[error("connection table: {0}")]
+    Table(#[from] TableError),
+    /// Another array.
+    #[error(transparent)]
+    Memory(#[from] SlabError),
+}
+
+/// One worker. Belongs to its thread; everything in it is made before the first packet.
+pub struct Worker<B> {
+    subscriber: Subscriber,
+    core: Core<B>,
+    housekeeping: Housekeeping,
+    mailbox: Mailbox,
+    burst: Burst<B>,
+    ports: usize,
+}
+
+impl<B: PacketBuf> Worker<B> {
+    /// A worker with an empty connection table. Control, at start.
+    pub fn new(
+        config: WorkerConfig,
+        shared: &Shared,
+        counters: Arc<CounterSlab>,
+        stats: Arc<WorkerStats>,
+        subscriber: Subscriber,
+        inbox: Receiver<ToWorker>,
+        outbox: Sender<FromWorker>,
+    ) -> Result<Self, WorkerError> {
+        let hasher = FlowHasher::new(config.hash_key.0, config.hash_key.1);
+        let core = Core {
+            conns: Conns::new(config.conns, hasher, config.prefault, tick_of(config.now_ns))?,
+            sched: vec![SchedState::EMPTY; config.services].into_boxed_slice(),
+            dests: Arc::clone(&shared.dests),
+            counters,
+            stats,
+            neigh: Arc::clone(&shared.neigh),
+            resolver: Resolver::new(&shared.neigh),
+            queues: Queues::new(config.ports),
+            answers: answer::Answers::default(),
+            admitted: 0,
+        };
+        Ok(Self {
+            subscriber,
+            core,
+            housekeeping: Housekeeping::new(config.id == 0),
+            mailbox: Mailbox::new(inbox, outbox),
+            burst: Burst::new(),
+            ports: config.ports,
+        })
+    }
+
+    /// One turn of the loop at time `now_ns` (monotonic, any origin). Returns the packets received.
+    #[inline]
+    pub fn poll<I: Io<Buf = B>>(&mut self, now_ns: u64, io: &mut I) -> usize {
+        let core = &mut self.core;
+        let snap: &Snapshot = self.subscriber.load(&core.stats);
+        let secure = match snap.knobs.secure_tcp {
+            0 => false,
+            3 => true,
+            _ => memory_low(&core.conns),
+        };
+        let mut cx = Cx { snap, now_ns, tick: tick_of(now_ns), secure, port: 0 };
+        let mut received = 0;
+        for port in 0..self.ports as PortIndex {
+            io.rx(port, &mut self.burst);
+            if !self.burst.is_empty() {
+                received += self.burst.len();
+                cx.port = port;
+                core.process(cx, &mut self.burst);
+            }
+            core.flush(io);
+        }
+        bump(&core.stats.polls, 1);
+        if received > 0 {
+            bump(&core.stats.rx, received as u64);
+            bump(&core.stats.busy_polls, 1);
+        }
+        core.expire(cx);
+        self.mailbox.serve(core, cx.tick);
+        if self.housekeeping.is_due(now_ns) {
+            self.housekeeping.run(core, cx, io);
+            core.flush(io);
+        }
+        core.stats.conns.store(core.conns.table().len() as u64, Relaxed);
+        core.stats.queued.store(core.queues.len() as u64, Relaxed);
+        core.stats.parked.store(core.resolver.waiting() as u64, Relaxed);
+        received
+    }
+
+    /// Reports that this worker holds no snapshot's data: before it sleeps and when it ends. The next
+    /// [`Worker::poll`] takes the current snapshot in first.
+    pub fn rest(&self) {
+        self.core.stats.generation.store(QUIESCENT, Release);
+    }
+
+    /// Hands every packet it holds back to its pool; queued and parked ones count as dropped. At the end, after the
+    /// last poll.
+    pub fn release_packets(&mut self) {
+        let parked = self.core.resolver.drain().count();
+        let queued = self.core.queues.clear();
+        for (reason, n) in [(DropReason::NeighQueue, parked), (DropReason::TxFull, queued)] {
+            (0..n).for_each(|_| self.core.count_drop(reason));
+        }
+        self.core.stats.queued.store(0, Relaxed);
+        self.core.stats.parked.store(0, Relaxed);
+        self.burst.clear();
+        self.rest();
+    }
+
+    /// Its figures.
+    pub fn stats(&self) -> &Arc<WorkerStats> {
+        &self.core.stats
+    }
+
+    /// Its connections, for tests and listings on its own thread.
+    pub fn conns(&self) -> &Conns {
+        &self.core.conns
+    }
+}
+
+impl<B: PacketBuf> Core<B> {
+    /// Takes a burst through every stage and leaves it empty. Hot.
+    #[inline(always)]
+    fn process(&mut self, cx: Cx<'_>, burst: &mut Burst<B>) {
+        let ours = Mac(cx.snap.net.ports[usize::from(cx.port)].facts.mac);
+        let mut metas = [Meta::NONE; BURST];
+        for (meta, buf) in metas.iter_mut().zip(burst.iter()) {
+            *meta = parse(buf, ours);
+        }
+        let probes = Probes::of(&self.conns, &metas[..burst.len()]);
+        for (i, buf) in burst.drain(..).enumerate() {
+            let verdict = self.decide(cx, buf, &metas[i], &probes, i);
+            self.account(verdict);
+        }
+    }
+
+    /// What becomes of one packet.
+    #[inline(always)]
+    fn decide(&mut self, cx: Cx<'_>, buf: B, meta: &Meta, probes: &Probes, i: usize) -> Verdict {
+        match meta.kind {
+            Kind::Flow => match probes.look_up(&self.conns, i, meta) {
+                Some((slot, Direction::Request)) => self.request(cx, buf, meta, slot),
+                Some((slot, Direction::Reply)) => self.reply(cx, buf, meta, slot),
+                None => self.miss(cx, buf, meta),
+            },
+            Kind::Bad(reason) => Verdict::Drop(reason),
+            Kind::Arp => self.arp(cx, buf),
+            Kind::Icmp => self.icmp(cx, buf, meta),
+            Kind::Other => self.other(cx, meta),
+        }
+    }
+
+    /// Ends connections whose time is up, at most [`TIMERS_PER_POLL`] of them.
+    #[inline(always)]
+    fn expire(&mut self, cx: Cx<'_>) {
+        let mut budget = TIMERS_PER_POLL;
+        while let Some(slot) = self.conns.expire_next(cx.tick, &mut budget) {
+            let conn = self.conns.get(slot);
+            if conn.method() == flag::NAT && !conn.has(flag::REPLIED) {
+                bump(&self.stats.no_reply, 1);
+            }
+            self.end_connection(slot);
+            bump(&self.stats.expired, 1);
+        }
+    }
+}
