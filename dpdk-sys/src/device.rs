@@ -57,9 +57,9 @@ impl Device {
         &self.name
     }
 
-    /// Runs one DPDK call on the device and names it if it fails.
-    pub(crate) fn call(&self, action: &'static str, call: impl FnOnce(u16) -> i32) -> Result<(), DpdkError> {
-        match errno::check(call(self.id)) {
+    /// Turns what a DPDK call on the device returned into an error that names the device.
+    pub(crate) fn check(&self, action: &'static str, ret: i32) -> Result<(), DpdkError> {
+        match errno::check(ret) {
             Ok(_) => Ok(()),
             Err(errno) => Err(DpdkError::Port { name: self.name.clone(), action, errno }),
         }
@@ -68,7 +68,8 @@ impl Device {
     pub(crate) fn info(&self) -> Result<raw::rte_eth_dev_info, DpdkError> {
         let mut info = raw::rte_eth_dev_info::default();
         // SAFETY: I1; `info` is a valid place.
-        self.call("be described", |id| unsafe { raw::rte_eth_dev_info_get(id, &mut info) })?;
+        let ret = unsafe { raw::rte_eth_dev_info_get(self.id, &mut info) };
+        self.check("be described", ret)?;
         Ok(info)
     }
 
@@ -87,6 +88,11 @@ impl Device {
 
     pub(crate) fn configure(&mut self, config: &PortConfig, pool: &Mempool<'_>) -> Result<(), DpdkError> {
         let info = self.info()?;
+        if config.rx_queues == 0 && config.tx_queues == 0 {
+            // DPDK would choose numbers of its own.
+            let (what, reason) = ("number of queues", "leaves the port without use");
+            return Err(DpdkError::BadArgument { what, value: "0".to_owned(), reason });
+        }
         self.check_queues("rx", config.rx_queues, info.max_rx_queues)?;
         self.check_queues("tx", config.tx_queues, info.max_tx_queues)?;
 
@@ -94,9 +100,8 @@ impl Device {
         // From here on the device holds memory: close it even if a later step fails.
         self.configured = true;
         // SAFETY: I1; DPDK copies the structure.
-        self.call("be configured", |id| unsafe {
-            raw::rte_eth_dev_configure(id, config.rx_queues, config.tx_queues, &conf)
-        })?;
+        let ret = unsafe { raw::rte_eth_dev_configure(self.id, config.rx_queues, config.tx_queues, &conf) };
+        self.check("be configured", ret)?;
         if let Some(mtu) = config.mtu
             && self.mtu()? != mtu
         {
@@ -106,43 +111,46 @@ impl Device {
 
         let (mut rx_descriptors, mut tx_descriptors) = (config.rx_descriptors, config.tx_descriptors);
         // SAFETY: I1; both are valid places.
-        self.call("adjust its descriptors", |id| unsafe {
-            raw::rte_eth_dev_adjust_nb_rx_tx_desc(id, &mut rx_descriptors, &mut tx_descriptors)
-        })?;
+        let ret = unsafe {
+            raw::rte_eth_dev_adjust_nb_rx_tx_desc(self.id, &mut rx_descriptors, &mut tx_descriptors)
+        };
+        self.check("adjust its descriptors", ret)?;
         let socket = self.socket() as u32;
         for queue in 0..config.rx_queues {
             // SAFETY: I1; a null configuration means the driver's own, and the pool lives as long
             // as the EAL (I4).
-            self.call("set up a receive queue", |id| unsafe {
+            let ret = unsafe {
                 raw::rte_eth_rx_queue_setup(
-                    id,
+                    self.id,
                     queue,
                     rx_descriptors,
                     socket,
                     std::ptr::null(),
                     pool.as_raw(),
                 )
-            })?;
+            };
+            self.check("set up a receive queue", ret)?;
         }
         for queue in 0..config.tx_queues {
             // SAFETY: I1; as above.
-            self.call("set up a transmit queue", |id| unsafe {
-                raw::rte_eth_tx_queue_setup(id, queue, tx_descriptors, socket, std::ptr::null())
-            })?;
+            let ret = unsafe {
+                raw::rte_eth_tx_queue_setup(self.id, queue, tx_descriptors, socket, std::ptr::null())
+            };
+            self.check("set up a transmit queue", ret)?;
         }
         Ok(())
     }
 
     pub(crate) fn start(&mut self) -> Result<(), DpdkError> {
         // SAFETY: I1; a number only.
-        self.call("start", |id| unsafe { raw::rte_eth_dev_start(id) })?;
+        self.check("start", unsafe { raw::rte_eth_dev_start(self.id) })?;
         self.started = true;
         Ok(())
     }
 
     pub(crate) fn stop(&mut self) -> Result<(), DpdkError> {
         // SAFETY: I1, I4; no queue handle exists, they borrow the port that is being stopped.
-        self.call("stop", |id| unsafe { raw::rte_eth_dev_stop(id) })?;
+        self.check("stop", unsafe { raw::rte_eth_dev_stop(self.id) })?;
         self.started = false;
         Ok(())
     }
@@ -150,13 +158,14 @@ impl Device {
     pub(crate) fn mtu(&self) -> Result<u16, DpdkError> {
         let mut mtu = 0;
         // SAFETY: I1; `mtu` is a valid place.
-        self.call("read the MTU", |id| unsafe { raw::rte_eth_dev_get_mtu(id, &mut mtu) })?;
+        let ret = unsafe { raw::rte_eth_dev_get_mtu(self.id, &mut mtu) };
+        self.check("read the MTU", ret)?;
         Ok(mtu)
     }
 
     pub(crate) fn set_mtu(&self, mtu: u16) -> Result<(), DpdkError> {
         // SAFETY: I1; numbers only.
-        self.call("set the MTU", |id| unsafe { raw::rte_eth_dev_set_mtu(id, mtu) })
+        self.check("set the MTU", unsafe { raw::rte_eth_dev_set_mtu(self.id, mtu) })
     }
 
     /// NUMA node of the device; negative for any.
@@ -204,7 +213,7 @@ impl Drop for Device {
         }
         if self.configured {
             // SAFETY: I1, I4; stopped, and its queue handles are gone.
-            let closed = self.call("close", |id| unsafe { raw::rte_eth_dev_close(id) });
+            let closed = self.check("close", unsafe { raw::rte_eth_dev_close(self.id) });
             if let Err(error) = closed {
                 // Its mbufs stay with it; their pool is freed with the EAL only, so nothing dangles.
                 tracing::error!(target: "weir::port", port = self.name, %error, "port did not close");

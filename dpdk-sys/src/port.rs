@@ -265,7 +265,8 @@ impl<State> Port<'_, State> {
     pub fn mac(&self) -> Result<MacBytes, DpdkError> {
         let mut mac = raw::rte_ether_addr::default();
         // SAFETY: I1; `mac` is a valid place.
-        self.device.call("read the MAC address", |id| unsafe { raw::rte_eth_macaddr_get(id, &mut mac) })?;
+        let ret = unsafe { raw::rte_eth_macaddr_get(self.id(), &mut mac) };
+        self.device.check("read the MAC address", ret)?;
         Ok(mac.addr_bytes)
     }
 
@@ -273,8 +274,8 @@ impl<State> Port<'_, State> {
     pub fn set_mac(&self, mac: MacBytes) -> Result<(), DpdkError> {
         let mut mac = raw::rte_ether_addr { addr_bytes: mac };
         // SAFETY: I1; DPDK copies the address.
-        self.device
-            .call("set the MAC address", |id| unsafe { raw::rte_eth_dev_default_mac_addr_set(id, &mut mac) })
+        let ret = unsafe { raw::rte_eth_dev_default_mac_addr_set(self.id(), &mut mac) };
+        self.device.check("set the MAC address", ret)
     }
 
     /// MTU in bytes, Ethernet header not counted.
@@ -289,30 +290,24 @@ impl<State> Port<'_, State> {
 
     /// Receives packets for any address, or no longer.
     pub fn set_promiscuous(&self, on: bool) -> Result<(), DpdkError> {
-        self.device.call("change promiscuous mode", |id| {
-            // SAFETY: I1; a number only.
-            unsafe {
-                if on { raw::rte_eth_promiscuous_enable(id) } else { raw::rte_eth_promiscuous_disable(id) }
-            }
-        })
+        let change = if on { raw::rte_eth_promiscuous_enable } else { raw::rte_eth_promiscuous_disable };
+        // SAFETY: I1; a number only.
+        self.device.check("change promiscuous mode", unsafe { change(self.id()) })
     }
 
     /// Receives all multicast packets, or no longer.
     pub fn set_allmulticast(&self, on: bool) -> Result<(), DpdkError> {
-        self.device.call("change all-multicast mode", |id| {
-            // SAFETY: I1; a number only.
-            unsafe {
-                if on { raw::rte_eth_allmulticast_enable(id) } else { raw::rte_eth_allmulticast_disable(id) }
-            }
-        })
+        let change = if on { raw::rte_eth_allmulticast_enable } else { raw::rte_eth_allmulticast_disable };
+        // SAFETY: I1; a number only.
+        self.device.check("change all-multicast mode", unsafe { change(self.id()) })
     }
 
     /// Link state as the device has it now, without waiting for a negotiation.
     pub fn link(&self) -> Result<Link, DpdkError> {
         let mut link = raw::rte_eth_link::default();
         // SAFETY: I1; `link` is a valid place.
-        self.device
-            .call("read the link state", |id| unsafe { raw::rte_eth_link_get_nowait(id, &mut link) })?;
+        let ret = unsafe { raw::rte_eth_link_get_nowait(self.id(), &mut link) };
+        self.device.check("read the link state", ret)?;
         let unknown = [raw::RTE_ETH_SPEED_NUM_NONE, raw::RTE_ETH_SPEED_NUM_UNKNOWN];
         let speed_mbps = Some(link.link_speed).filter(|speed| !unknown.contains(speed));
         Ok(Link { up: u32::from(link.link_status()) == raw::RTE_ETH_LINK_UP, speed_mbps })
@@ -323,25 +318,24 @@ impl<State> Port<'_, State> {
     pub fn stats(&self) -> Result<PortStats, DpdkError> {
         let mut stats = raw::rte_eth_stats::default();
         // SAFETY: I1; `stats` is a valid place.
-        self.device.call("read counts", |id| unsafe { raw::rte_eth_stats_get(id, &mut stats) })?;
-        let raw::rte_eth_stats {
-            ipackets,
-            opackets,
-            ibytes,
-            obytes,
-            imissed,
-            ierrors,
-            oerrors,
-            rx_nombuf,
-            ..
-        } = stats;
-        Ok(PortStats { ipackets, opackets, ibytes, obytes, imissed, ierrors, oerrors, rx_nombuf })
+        let ret = unsafe { raw::rte_eth_stats_get(self.id(), &mut stats) };
+        self.device.check("read counts", ret)?;
+        Ok(PortStats {
+            ipackets: stats.ipackets,
+            opackets: stats.opackets,
+            ibytes: stats.ibytes,
+            obytes: stats.obytes,
+            imissed: stats.imissed,
+            ierrors: stats.ierrors,
+            oerrors: stats.oerrors,
+            rx_nombuf: stats.rx_nombuf,
+        })
     }
 
     /// Sets the driver's counts to zero.
     pub fn reset_stats(&self) -> Result<(), DpdkError> {
         // SAFETY: I1; a number only.
-        self.device.call("reset counts", |id| unsafe { raw::rte_eth_stats_reset(id) })
+        self.device.check("reset counts", unsafe { raw::rte_eth_stats_reset(self.id()) })
     }
 }
 

@@ -3,6 +3,7 @@
 //! A ring has one sending and one receiving end, each owned by one thread (single producer, single
 //! consumer). What is in the ring when both ends are gone is freed.
 
+use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -30,7 +31,10 @@ pub fn handoff<'eal>(
     socket: Option<u32>,
 ) -> Result<(HandoffTx<'eal>, HandoffRx<'eal>), DpdkError> {
     let ring = Arc::new(Ring::create(name, size, socket)?);
-    Ok((HandoffTx { ring: Arc::clone(&ring), _eal: PhantomData }, HandoffRx { ring, _eal: PhantomData }))
+    Ok((
+        HandoffTx { ring: Arc::clone(&ring), _eal: PhantomData, _one_thread: PhantomData },
+        HandoffRx { ring, _eal: PhantomData, _one_thread: PhantomData },
+    ))
 }
 
 /// The sending end.
@@ -52,6 +56,7 @@ pub fn handoff<'eal>(
 pub struct HandoffTx<'eal> {
     ring: Arc<Ring>,
     _eal: PhantomData<&'eal ()>,
+    _one_thread: PhantomData<Cell<()>>,
 }
 
 /// The receiving end.
@@ -68,13 +73,8 @@ pub struct HandoffTx<'eal> {
 pub struct HandoffRx<'eal> {
     ring: Arc<Ring>,
     _eal: PhantomData<&'eal ()>,
+    _one_thread: PhantomData<Cell<()>>,
 }
-
-// SAFETY: each end exists once and is used through `&mut self`, so the ring has one producer and
-// one consumer wherever the ends are. The shared part is dropped by whichever end goes last.
-unsafe impl Send for HandoffTx<'_> {}
-// SAFETY: as above.
-unsafe impl Send for HandoffRx<'_> {}
 
 impl HandoffTx<'_> {
     /// Sends from the front of `burst` what the ring has room for and returns how many; the rest
@@ -136,6 +136,12 @@ impl<'eal> HandoffRx<'eal> {
 
 /// The ring itself, owned by both ends.
 pub(crate) struct Ring(NonNull<raw::rte_ring>);
+
+// SAFETY: the ring may be filled by one thread while another empties it. Each end exists once and
+// moves mbufs through `&mut self`, so there is one thread on either side wherever the ends are.
+unsafe impl Send for Ring {}
+// SAFETY: as above; what both ends share, the count and the drop, is safe on any thread.
+unsafe impl Sync for Ring {}
 
 impl Ring {
     pub(crate) fn create(name: &str, size: u32, socket: Option<u32>) -> Result<Ring, DpdkError> {
