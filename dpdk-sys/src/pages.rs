@@ -113,7 +113,7 @@ pub enum Prefault {
 /// needs_sync::<dpdk_sys::Slab<std::cell::Cell<u64>>>();
 /// ```
 /// A record must have all zeros among its values; derive `zerocopy::FromZeros` for it:
-/// ```compile_fail,E0277
+/// ```compile_fail,E0599
 /// # use dpdk_sys::{Prefault, Slab};
 /// let slab = Slab::<&'static str>::zeroed(10, Prefault::Lazy);
 /// ```

@@ -8,9 +8,9 @@ use crate::errno::{self, DpdkError, c_string};
 use crate::raw;
 use crate::ring::Ring;
 
-/// Arguments for a test: 64 MB of normal pages, no PCI, a file prefix of its own.
+/// Arguments for a test: 64 MB of normal pages, no PCI.
 pub fn eal_args() -> EalArgs {
-    EalArgs::new().no_huge().memory_mb(64).no_pci().file_prefix(format!("weir-test-{}", std::process::id()))
+    EalArgs::new().no_huge().memory_mb(64).no_pci().file_prefix("weir-test")
 }
 
 /// Starts DPDK for a test.
