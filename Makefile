@@ -51,6 +51,8 @@ soak: build ## the tests that take minutes: long runs, throughput beside testpmd
 
 install: build ## the daemon and its unit under PREFIX (/usr/local), DESTDIR in front
 	install -D -m 755 target/release/weir '$(DESTDIR)$(PREFIX)/bin/weir'
+	install -d '$(DESTDIR)$(PREFIX)/lib/systemd/system'
+	sed 's|@PREFIX@|$(PREFIX)|' control/weir.service >'$(DESTDIR)$(PREFIX)/lib/systemd/system/weir.service'
 	install -D -m 644 -t '$(DESTDIR)$(PREFIX)/share/doc/weir' README.md CHANGELOG.md LICENSE LICENSE-APACHE LICENSE-MIT
 
 clean: ## remove what was built
