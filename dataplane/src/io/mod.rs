@@ -1,7 +1,9 @@
 //! Where packets come from and go to. The worker is generic over [`Io`]: the same code runs over DPDK ports
 //! ([`dpdk`]), in-memory ports with a fake clock ([`mem`]) and capture files ([`pcap`]).
 
+pub mod dpdk;
 pub mod mem;
+pub mod pcap;
 
 use arrayvec::ArrayVec;
 
