@@ -30,7 +30,9 @@ pub const TICK_SHIFT: u32 = 26;
 /// Nanoseconds of a tick.
 pub const TICK_NS: u64 = 1 << TICK_SHIFT;
 
-/// Longest wait that the wrapping tick counter can tell from the past: 2^30 ticks are 2.2 years.
+/// Longest timeout, 2.2 years: with time itself running ahead of the wheel by as much, the wrapping tick
+/// counter still tells future from past. A clock that jumps farther at once ends connections early or
+/// late, no worse.
 pub const MAX_TICKS: u32 = 1 << 30;
 
 /// The tick that `now_ns` falls into.
@@ -147,12 +149,14 @@ impl Wheel {
             }
             *budget -= 1;
             let slot = Slot(self.heads[list]);
-            if is_before(now_tick, records[slot.0 as usize].expires) {
-                self.arm(records, slot);
-            } else {
+            let expires = records[slot.0 as usize].expires;
+            // The first: an end behind the wheel has come, whatever a clock that jumped too far says. It
+            // must not return to the list it came from.
+            if is_before(expires, self.next_tick) || !is_before(now_tick, expires) {
                 self.disarm(records, slot);
                 return Some(slot);
             }
+            self.arm(records, slot);
         }
         None
     }

@@ -121,7 +121,7 @@ fn flags_of(packet: &str) -> u8 {
 /// Every transition that the recorded kernel made, with the timeout it then had.
 #[test]
 fn a_recorded_kernel_makes_the_same_steps() {
-    const RECORDING: &str = include_str!("../../../../tests/data/kernel/E2-tcp-udp.txt");
+    const RECORDING: &str = include_str!("../../../../tests/data/kernel/states.txt");
     let timeouts = Timeouts::default();
     let mut steps = 0;
     let mut part = "";

@@ -60,6 +60,8 @@ fn any_step() -> impl Strategy<Value = Step> {
 struct Model {
     start: u32,
     now: u64,
+    /// When the wheel last said that nothing was due.
+    caught_up: u64,
     ends: BTreeMap<Slot, u64>,
 }
 
@@ -79,7 +81,7 @@ impl Model {
 
 fn run(start: u32, steps: Vec<Step>) -> Result<(), TestCaseError> {
     let mut conns = conns(MAX, start);
-    let mut model = Model { start, now: 0, ends: BTreeMap::new() };
+    let mut model = Model { start, now: 0, caught_up: 0, ends: BTreeMap::new() };
     let mut next = 0;
     for step in steps {
         let now_tick = model.now_tick();
@@ -103,10 +105,9 @@ fn run(start: u32, steps: Vec<Step>) -> Result<(), TestCaseError> {
                     model.ends.remove(&slot);
                 }
             }
-            // Ends lie at most MAX_TICKS ahead and time may not run that far again past one.
             Step::Advance { ticks } => {
-                let first = model.ends.values().min().copied().unwrap_or(model.now);
-                model.now = (model.now + u64::from(ticks)).min(first.max(model.now) + (1 << 29));
+                let farthest = model.caught_up + u64::from(MAX_TICKS) - 1;
+                model.now = (model.now + u64::from(ticks)).min(farthest);
             }
             Step::Expire { budget, again } => {
                 let mut left = budget;
@@ -127,6 +128,7 @@ fn run(start: u32, steps: Vec<Step>) -> Result<(), TestCaseError> {
                 if left > 0 {
                     let late = model.ends.values().filter(|&&end| end <= model.now).count();
                     prop_assert_eq!(late, 0);
+                    model.caught_up = model.now;
                 }
             }
         }
@@ -226,4 +228,21 @@ fn an_empty_wheel_follows_any_clock() {
     assert_eq!(conns.get(slot).dest, NO_DEST);
     assert_eq!(conns.expire_next(1010, &mut 1), None);
     assert_eq!(conns.expire_next(1011, &mut 1), Some(slot));
+}
+
+#[test]
+fn a_clock_gone_mad_neither_hangs_nor_repeats() {
+    for jump in [1 << 30, (1 << 31) - 1, 1 << 31, 3 << 30, u32::MAX - 1] {
+        let mut conns = conns(3, 9);
+        for (n, timeout) in [(1, 0), (2, 300), (3, MAX_TICKS)] {
+            conns.insert(record(n), 9, timeout).unwrap();
+        }
+        let mut ended = BTreeSet::new();
+        for now in [9u32.wrapping_add(jump), 10, 400, 9 + (1 << 30), 9 + (1 << 30) + 300] {
+            while let Some(slot) = conns.expire_next(now, &mut usize::MAX.clone()) {
+                assert!(ended.insert(slot));
+            }
+        }
+        assert_eq!(ended.len(), 3 - conns.timers());
+    }
 }
