@@ -1,1 +1,15 @@
-//! Weir: tests.
+//! Fixtures and oracles that the test binaries share.
+//!
+//! [`packets`] builds frames, [`check`] decodes them again without sharing code with the balancer, [`case`] is the
+//! table form of a test, [`golden`] holds packets byte for byte, [`kernel`] reads what was recorded from kernel IPVS
+//! (`data/kernel`), [`topo`] is one worker between in-memory ports, [`netns`] makes test networks out of namespaces.
+
+#![forbid(unsafe_code)]
+
+pub mod case;
+pub mod check;
+pub mod golden;
+pub mod kernel;
+pub mod netns;
+pub mod packets;
+pub mod topo;
