@@ -9,7 +9,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use crate::error::{Problems, Span, printable};
-use crate::keys::{CPU_MAX, Key, Kind, LATER, Preset};
+use crate::keys::{ANY_INT, CPU_MAX, Key, Kind, LATER, Preset};
 use crate::types::{Mac, Scheduler, ServiceFlags, ServiceKey};
 
 /// A value that its key accepts.
@@ -227,6 +227,9 @@ impl At<'_> {
             }
             (DeValue::Integer(number), Kind::Bool) if matches!(number.as_str(), "0" | "1") => {
                 Some(format!("write {} = {}", key.name, number.as_str() == "1"))
+            }
+            (DeValue::Boolean(yes), Kind::Int(min, max)) if (min, max) == ANY_INT => {
+                Some(format!("write {} = {}", key.name, i32::from(*yes)))
             }
             (DeValue::Integer(number), Kind::Cpus) if number.radix() == 10 => {
                 Some(format!("write it in quotes: {} = \"{}\"", key.name, number.as_str()))

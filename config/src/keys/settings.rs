@@ -133,7 +133,7 @@ pub(super) const TIMEOUTS: Table = Table {
         Key::new("tcpfin", Int(1, TIMEOUT_MAX_S), Preset::Int(120), "seconds",
             "TCP in FIN_WAIT.", "The kernel's."),
         Key::new("udp", Int(1, TIMEOUT_MAX_S), Preset::Int(300), "seconds",
-            "UDP.", "The kernel's."),
+            "UDP, which has no states.", "The kernel's."),
         Key::new("synsent", Int(1, TIMEOUT_MAX_S), Preset::Int(120), "seconds",
             "TCP in SYN_SENT.", "The kernel's, fixed there."),
         Key::new("synrecv", Int(1, TIMEOUT_MAX_S), Preset::Int(60), "seconds",

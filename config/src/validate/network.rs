@@ -25,8 +25,9 @@ pub(super) fn validate(document: &Document, problems: &mut Problems) -> (Vec<Por
         .zip(&place.names)
         .map(|((addresses, gateways), name)| PortAddresses { name: name.clone(), addresses, gateways })
         .collect();
-    let routes =
+    let routes: Vec<_> =
         document.routes.iter().filter_map(|s| route(s, &mut place, &mut defaults, problems)).collect();
+    place.partial |= routes.len() < document.routes.len();
     let neighbours = neighbours(&document.neighbours, &place, problems);
     (ports, Network { ports: ports_network, routes, neighbours }, place)
 }
@@ -92,12 +93,14 @@ fn addresses(sections: &[Section], place: &mut Place, problems: &mut Problems) -
                 problems
                     .push(at, path(), format!("{address} {why}"))
                     .help("give the port an address of its own in that network");
+                place.partial = true;
                 continue;
             }
             if let Some(other) = place.own(address).map(str::to_string) {
                 problems
                     .push(at, path(), format!("{address} is given twice, here and on port {other}"))
                     .help("an address is on one port, once");
+                place.partial = true;
                 continue;
             }
             place.own.insert(address, port);
@@ -110,6 +113,7 @@ fn addresses(sections: &[Section], place: &mut Place, problems: &mut Problems) -
                         .help(
                             "one network is on one port; two ports on one switch need networks of their own",
                         );
+                    place.partial = true;
                 }
                 _ => place.insert(net.trunc(), Hop::OnLink(port)),
             }
@@ -153,7 +157,6 @@ fn route(
     problems: &mut Problems,
 ) -> Option<Route> {
     if section.refused("prefix") || section.refused("via") || section.refused("port") {
-        place.partial = true;
         return None;
     }
     let Some((Value::Network(prefix), at)) = section.given("prefix") else { return None };
