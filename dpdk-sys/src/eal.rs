@@ -100,7 +100,17 @@ impl Eal {
 
     /// Keeps DPDK until the process ends, for a daemon whose threads are not scoped.
     ///
-    /// Nothing stays behind in the system: memory is anonymous with hugepages and without.
+    /// Nothing stays behind in the system: memory is anonymous with hugepages and without. A port
+    /// that is leaked too gives queues that need no scope:
+    /// ```no_run
+    /// use dpdk_sys::*;
+    /// let eal = Eal::start(&EalArgs::new().vdev("net_null0"))?.leak();
+    /// let pool = Mempool::create(eal, &PoolConfig::new("packets", 8191))?;
+    /// let port = eal.port_by_name("net_null0")?.configure(&PortConfig::default(), &pool)?.start()?;
+    /// let mut rx: RxQueue<'static> = Box::leak(Box::new(port)).take_rx(0)?;
+    /// std::thread::spawn(move || rx.receive(&mut Burst::new()));
+    /// # Ok::<(), DpdkError>(())
+    /// ```
     pub fn leak(self) -> &'static Eal {
         Box::leak(Box::new(self))
     }

@@ -16,7 +16,7 @@
 //!
 //! The control thread starts DPDK, makes pools, claims, configures and starts ports, and takes
 //! their queues. Each queue moves by value to the worker that polls it. Workers are std threads,
-//! scoped ones that borrow, or free ones after [`Eal::leak`]; each registers for an lcore id:
+//! best scoped ones, which end before the ports and DPDK do; each registers for an lcore id:
 //!
 //! ```no_run
 //! use arrayvec::ArrayVec;

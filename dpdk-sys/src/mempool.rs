@@ -80,7 +80,7 @@ impl<'eal> Mempool<'eal> {
     /// Makes a pool. Control thread; touches all of its memory.
     ///
     /// # Errors
-    /// [`DpdkError::Mempool`]: no memory, a bad size, or the name is taken.
+    /// [`DpdkError::Mempool`]: no memory, a bad size, or the name is taken or too long.
     pub fn create(_eal: &'eal Eal, config: &PoolConfig) -> Result<Self, DpdkError> {
         let name = c_string("mempool name", &config.name)?;
         // SAFETY: I1 by `_eal`; the name outlives the call, DPDK copies it.

@@ -94,6 +94,9 @@ impl<'port> RxQueue<'port> {
     {
         let len = burst.len();
         let room = burst.remaining_capacity().min(u16::MAX.into()) as u16;
+        if room == 0 {
+            return 0;
+        }
         let QueueEnd { ops, port, queue } = self.end;
         // SAFETY: I3; the port is started, so the table's entry is the driver's and `queue` is one
         // of its queues. I2, I9: the driver writes at most `room` mbufs, which become ours, behind
@@ -136,6 +139,9 @@ impl TxQueue<'_> {
     /// stays in `burst`, first unsent packet first. Hot.
     #[inline]
     pub fn transmit<const N: usize>(&mut self, burst: &mut ArrayVec<Mbuf<'_>, N>) -> usize {
+        if burst.is_empty() {
+            return 0;
+        }
         let QueueEnd { ops, port, queue } = self.end;
         // SAFETY: I3 as in `receive`; I2, I9: the driver owns the first `sent` mbufs from here on,
         // whose pools live as long as the EAL (I4). A callback may shorten the burst only by

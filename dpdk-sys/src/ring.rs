@@ -23,7 +23,8 @@ use crate::raw;
 /// `name` is unique in the process, at most 25 bytes.
 ///
 /// # Errors
-/// [`DpdkError::Ring`]: no memory, a size of 0 or beyond 2^31, or the name is taken.
+/// [`DpdkError::BadArgument`] for a size of 0; [`DpdkError::Ring`]: no memory, a size of 2^31 or
+/// more, or the name is taken or too long.
 pub fn handoff<'eal>(
     _eal: &'eal Eal,
     name: &str,
@@ -145,6 +146,10 @@ unsafe impl Sync for Ring {}
 
 impl Ring {
     pub(crate) fn create(name: &str, size: u32, socket: Option<u32>) -> Result<Ring, DpdkError> {
+        if size == 0 {
+            let (what, reason) = ("ring size", "holds no mbuf");
+            return Err(DpdkError::BadArgument { what, value: "0".to_owned(), reason });
+        }
         let c_name = c_string("ring name", name)?;
         let flags = raw::RING_F_SP_ENQ | raw::RING_F_SC_DEQ | raw::RING_F_EXACT_SZ;
         // SAFETY: I1, the caller holds an EAL; the name outlives the call, DPDK copies it.

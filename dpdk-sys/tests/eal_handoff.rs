@@ -43,6 +43,7 @@ fn lcore_ids(handle: EalHandle<'_>) {
 
 /// Either end may go first; what waits is freed when both are gone, and the name with it.
 fn ends(eal: &Eal, pool: &Mempool<'_>) {
+    assert!(matches!(handoff(eal, "none", 0, None), Err(DpdkError::BadArgument { .. })));
     for receiver_first in [false, true] {
         let (mut tx, mut rx) = handoff(eal, "ends", 40, None).unwrap();
         assert!(matches!(handoff(eal, "ends", 40, None), Err(DpdkError::Ring { .. })));

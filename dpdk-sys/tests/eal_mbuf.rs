@@ -2,8 +2,8 @@
 
 use arrayvec::ArrayVec;
 use dpdk_sys::{
-    BURST_MAX, Burst, DpdkError, HEADROOM_BYTES, Mbuf, Mempool, NoRoom, PoolConfig, PoolEmpty, RxChecksum,
-    free_bulk, testing,
+    BURST_MAX, Burst, DpdkError, Eal, HEADROOM_BYTES, Mbuf, Mempool, NoRoom, PoolConfig, PoolEmpty,
+    RxChecksum, free_bulk, testing,
 };
 
 #[test]
@@ -16,12 +16,25 @@ fn eal_mbufs_keep_their_bounds_and_return_to_their_pools() {
 
     lengths(&small);
     bulk(&small, &large);
-    let taken = Mempool::create(&eal, &PoolConfig::new("small", 63)).unwrap_err();
-    assert!(matches!(taken, DpdkError::Mempool { .. }), "{taken}");
-    assert!(taken.to_string().ends_with("File exists (os error 17)"), "{taken}");
+    refused_pools(&eal);
 
     assert_eq!((small.available(), small.in_use()), (63, 0));
     assert_eq!((large.available(), large.in_use()), (1023, 0));
+}
+
+fn refused_pools(eal: &Eal) {
+    let small = PoolConfig::new("small", 63);
+    for (config, reason) in [
+        (small.clone(), "File exists (os error 17)"),
+        (PoolConfig { name: "n".repeat(26), ..small.clone() }, "File name too long (os error 36)"),
+        (PoolConfig { name: "a".into(), count: 0, ..small.clone() }, "Invalid argument (os error 22)"),
+        (PoolConfig { name: "b".into(), cache: 43, ..small.clone() }, "Invalid argument (os error 22)"),
+        (PoolConfig::new("c", 1 << 20), "Cannot allocate memory (os error 12)"),
+    ] {
+        let error = Mempool::create(eal, &config).unwrap_err();
+        assert!(matches!(error, DpdkError::Mempool { .. }), "{error}");
+        assert!(error.to_string().ends_with(reason), "{error}");
+    }
 }
 
 fn lengths(pool: &Mempool<'_>) {
