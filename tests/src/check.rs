@@ -22,6 +22,18 @@ pub enum Fault {
     L4Length,
 }
 
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Short => f.write_str("shorter than its headers"),
+            Self::Ethertype(found) => write!(f, "neither ARP nor IPv4 but EtherType {found:04x}"),
+            Self::Arp => f.write_str("ARP of another kind than IPv4 over Ethernet"),
+            Self::IpLength => f.write_str("lengths of the IPv4 header contradict each other or the frame"),
+            Self::L4Length => f.write_str("TCP header length or UDP length contradicts the packet"),
+        }
+    }
+}
+
 /// State of one checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
