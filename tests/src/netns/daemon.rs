@@ -6,7 +6,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, SystemTime};
 
 use control::api::rows::{
-    CounterFields, DaemonRow, DestRow, DropRow, PortRow, ServiceRow, TableRow, WorkerRow,
+    CounterFields, DaemonRow, DestRow, DropRow, PortRow, ServiceRow, TableRow, WarningRow, WorkerRow,
 };
 use rustix::process::Signal;
 use serde::Deserialize;
@@ -86,6 +86,8 @@ pub struct Status {
     pub workers: Vec<WorkerRow>,
     /// Its tables.
     pub tables: Vec<TableRow>,
+    /// What an operator should know.
+    pub warnings: Vec<WarningRow>,
 }
 
 /// A service in `weir list --json`.
