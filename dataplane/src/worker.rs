@@ -140,7 +140,7 @@ impl<B: PacketBuf> Worker<B> {
             bump(&core.stats.rx, received as u64);
             bump(&core.stats.busy_polls, 1);
         }
-        core.expire(cx);
+        core.expire(cx, received);
         self.mailbox.serve(core, cx.tick);
         if self.housekeeping.is_due(now_ns) {
             self.housekeeping.run(core, cx, io);
@@ -215,10 +215,11 @@ impl<B: PacketBuf> Core<B> {
         }
     }
 
-    /// Ends connections whose time is up, at most [`TIMERS_PER_POLL`] of them.
+    /// Ends connections whose time is up: looks at no more than [`TIMERS_PER_POLL`] timers and one for each packet
+    /// received, so that connections end as fast as packets can make them.
     #[inline(always)]
-    fn expire(&mut self, cx: Cx<'_>) {
-        let mut budget = TIMERS_PER_POLL;
+    fn expire(&mut self, cx: Cx<'_>, received: usize) {
+        let mut budget = TIMERS_PER_POLL + received;
         while let Some(slot) = self.conns.expire_next(cx.tick, &mut budget) {
             let conn = self.conns.get(slot);
             if conn.method() == flag::NAT && !conn.has(flag::REPLIED) {

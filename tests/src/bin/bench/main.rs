@@ -1,0 +1,318 @@
+//! `make bench`: nanoseconds a packet of the worker's loop, beside DPDK's testpmd in the same run.
+//!
+//! The subject is the `poll` of `weir run` with counters, states, timers and the keyed hash on, over an in-process
+//! feed ([`feed`]). Each round takes a sample of the reference, of the feed alone (`path.gen`) and of the subject, on
+//! the same CPU in turns; a row's value is the median of (subject - feed), its ratio that value over the median of the
+//! reference, testpmd's 5tswap on net_null with its receive and transmit. Frames that the subject sends are checked by
+//! an independent decoder, one in 4096. `ROWS=pattern` chooses rows, `QUICK=1` takes short samples.
+
+#![forbid(unsafe_code)]
+
+mod feed;
+mod instructions;
+mod plain;
+mod reference;
+mod report;
+mod stages;
+mod subject;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use dataplane::io::{Burst, Io};
+use dpdk_sys::{CALIBRATION, CpuSet, Eal, EalArgs, Mbuf, Mempool, PoolConfig, Tid, TscClock, allowed_cpus};
+
+use feed::{Feed, Frames, L4, Pattern};
+use reference::Testpmd;
+use report::{Machine, Row};
+use subject::{Rules, Subject};
+
+/// Name of the reference in the table.
+const REFERENCE: &str = "dpdk-testpmd 5tswap, net_null";
+/// mbufs of the feed: a burst in each place and the pool's cache.
+const MBUFS: u32 = 4095;
+
+/// Everything a row needs.
+struct Bench<'eal> {
+    pool: Mempool<'eal>,
+    clock: TscClock,
+    testpmd: Result<Testpmd, String>,
+    rounds: usize,
+    span: Duration,
+    rows: Vec<Row>,
+    only: String,
+}
+
+/// A row of the `path` group.
+#[derive(Clone, Copy)]
+struct PathRow {
+    id: &'static str,
+    method: &'static str,
+    l4: L4,
+    flows: u32,
+}
+
+const PATHS: [PathRow; 4] = [
+    PathRow { id: "path.nat4.1k", method: "nat", l4: L4::Tcp, flows: 1_000 },
+    PathRow { id: "path.nat4.100k", method: "nat", l4: L4::Tcp, flows: 100_000 },
+    PathRow { id: "path.nat4.1m", method: "nat", l4: L4::Tcp, flows: 1_000_000 },
+    PathRow { id: "path.dr4.1k", method: "dr", l4: L4::Tcp, flows: 1_000 },
+];
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let result = match args.next().as_deref() {
+        Some("--count") => instructions::run_counted(args),
+        _ => run(),
+    };
+    if let Err(error) = result {
+        eprintln!("bench: {error}");
+        std::process::exit(1);
+    }
+}
+
+fn run() -> Result<(), String> {
+    let quick = std::env::var("QUICK").is_ok_and(|v| !v.is_empty() && v != "0");
+    let cpus = allowed_cpus().map_err(|e| format!("allowed CPUs: {e}"))?;
+    let (main_cpu, cpu) = match (cpus.iter().next(), cpus.iter().next_back()) {
+        (Some(first), Some(last)) => (first, last),
+        _ => return Err("no CPU to run on".into()),
+    };
+    let args = EalArgs::new().memory_mb(128).no_pci().main_cpu(main_cpu);
+    let eal = Eal::start(&args).map_err(|e| e.to_string())?;
+    let pool = Mempool::create(&eal, &PoolConfig::new("bench", MBUFS)).map_err(|e| e.to_string())?;
+    Tid::current().set_affinity(&CpuSet::from_iter([cpu])).map_err(|e| format!("CPU {cpu}: {e}"))?;
+    let mut bench = Bench {
+        pool,
+        clock: TscClock::calibrate(CALIBRATION),
+        testpmd: Testpmd::start(main_cpu, cpu),
+        rounds: if quick { 3 } else { 9 },
+        span: Duration::from_millis(if quick { 100 } else { 250 }),
+        rows: Vec::new(),
+        only: std::env::var("ROWS").unwrap_or_default(),
+    };
+    if let Err(why) = &bench.testpmd {
+        eprintln!("bench: no reference, ratios are left out: {why}");
+    }
+    let machine = machine(&eal, &bench);
+    println!("{} x {}, {}, packet memory: {}", machine.cpus, machine.cpu, machine.kernel, machine.pages);
+    println!("CPU {cpu}; {} rounds of {} ms; medians\n", bench.rounds, bench.span.as_millis());
+    report::head();
+    bench.gen_row()?;
+    for row in PATHS {
+        bench.path_row(row)?;
+    }
+    stages::rows(&mut bench)?;
+    bench.conn_row()?;
+    instructions::rows(&mut bench)?;
+    let path = Path::new("target/bench/summary.json");
+    report::write(path, &bench.rows, &machine).map_err(|e| format!("{}: {e}", path.display()))?;
+    println!("\n{}", path.display());
+    Ok(())
+}
+
+impl<'eal> Bench<'eal> {
+    fn wants(&self, id: &str) -> bool {
+        id.contains(&self.only) || glob(&self.only, id)
+    }
+
+    fn feed(&self, l4: L4, flows: u32) -> Feed<'eal> {
+        Feed::new(self.pool.clone(), Frames::new(l4, flows))
+    }
+
+    fn push(&mut self, row: Row) {
+        report::line(&row);
+        self.rows.push(row);
+    }
+
+    fn reference(&mut self) -> Result<Option<f64>, String> {
+        let span = self.span;
+        match &mut self.testpmd {
+            Ok(testpmd) => testpmd.sample(span).map(Some),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// The feed alone, and our own 5tswap over it for information.
+    fn gen_row(&mut self) -> Result<(), String> {
+        if !self.wants("path.gen") && !self.wants("path.5tswap") {
+            return Ok(());
+        }
+        let mut feed = self.feed(L4::Tcp, 1_000);
+        feed.frames.start(Pattern::BothWays);
+        let (mut alone, mut swapped, mut reference) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..self.rounds {
+            reference.extend(self.reference()?);
+            alone.push(pass(&mut feed, self.span, |_| {}));
+            swapped.push(pass(&mut feed, self.span, swap));
+        }
+        let net = swapped.iter().zip(&alone).map(|(s, a)| s - a).collect();
+        self.row("path.gen", alone, reference.clone());
+        self.row("path.5tswap", net, reference);
+        Ok(())
+    }
+
+    fn path_row(&mut self, row: PathRow) -> Result<(), String> {
+        if !self.wants(row.id) {
+            return Ok(());
+        }
+        let (mut subject, mut feed) = self.established(row.method, row.l4, row.flows)?;
+        let mut alone = self.feed(row.l4, row.flows);
+        let pattern = if row.method == "nat" { Pattern::BothWays } else { Pattern::Requests };
+        feed.frames.start(pattern);
+        alone.frames.start(pattern);
+        let (mut net, mut reference) = (Vec::new(), Vec::new());
+        subject.sample(&mut feed, &self.clock, self.span);
+        for _ in 0..self.rounds {
+            reference.extend(self.reference()?);
+            let idle = pass(&mut alone, self.span, |_| {});
+            net.push(subject.sample(&mut feed, &self.clock, self.span) - idle);
+        }
+        check(row.id, &subject, &feed)?;
+        self.row(row.id, net, reference);
+        Ok(())
+    }
+
+    /// A subject whose `flows` connections are established.
+    fn established(
+        &self,
+        method: &'static str,
+        l4: L4,
+        flows: u32,
+    ) -> Result<(Subject<Mbuf<'eal>>, Feed<'eal>), String> {
+        let rules = Rules { method, l4, conns: (flows as usize * 5 / 4).max(4096), synrecv: 60 };
+        let mut subject = Subject::new(rules, self.clock.now_ns())?;
+        let mut feed = self.feed(l4, flows);
+        let whole = u64::from(flows).next_multiple_of(32);
+        let steps: &[Pattern] =
+            if method == "nat" { &[Pattern::Syn, Pattern::SynAck] } else { &[Pattern::Syn] };
+        for pattern in steps {
+            feed.frames.start(*pattern);
+            subject.run_packets(&mut feed, whole, || self.clock.now_ns());
+        }
+        feed.frames.start(Pattern::Requests);
+        subject.run_packets(&mut feed, 2 * whole, || self.clock.now_ns());
+        if subject.conns() < flows as usize {
+            return Err(format!("{} of {flows} connections made; {}", subject.conns(), subject.drops()));
+        }
+        Ok((subject, feed))
+    }
+
+    /// New connections without end: each packet a SYN of a new flow, old ones expiring as fast.
+    fn conn_row(&mut self) -> Result<(), String> {
+        const ID: &str = "conn.new";
+        if !self.wants(ID) {
+            return Ok(());
+        }
+        // A million connections a second of the subject's own time, each alive for a second.
+        const NS_PER_CONN: u64 = 1_000;
+        let rules = Rules { method: "nat", l4: L4::Tcp, conns: 2_000_000, synrecv: 1 };
+        let mut now = 1_000_000_000;
+        let mut subject = Subject::new(rules, now)?;
+        let mut feed = self.feed(L4::Tcp, 1 << 24);
+        let mut alone = self.feed(L4::Tcp, 1 << 24);
+        feed.frames.start(Pattern::Syn);
+        alone.frames.start(Pattern::Syn);
+        let mut tick = || {
+            now += 32 * NS_PER_CONN;
+            now
+        };
+        subject.run_packets(&mut feed, 2_500_000, &mut tick);
+        let (mut net, mut reference) = (Vec::new(), Vec::new());
+        for _ in 0..self.rounds {
+            reference.extend(self.reference()?);
+            let idle = pass(&mut alone, self.span, |_| {});
+            let (from, packets) = (Instant::now(), 1_000_000);
+            subject.run_packets(&mut feed, packets, &mut tick);
+            net.push(from.elapsed().as_nanos() as f64 / packets as f64 - idle);
+        }
+        check(ID, &subject, &feed)?;
+        self.row(ID, net, reference);
+        Ok(())
+    }
+
+    fn row(&mut self, id: &str, mut samples: Vec<f64>, mut reference: Vec<f64>) {
+        let (value, spread) = report::median(&mut samples);
+        let reference_value = (!reference.is_empty()).then(|| report::median(&mut reference).0);
+        self.push(Row {
+            id: id.into(),
+            value,
+            unit: "ns/packet",
+            reference: REFERENCE,
+            reference_value,
+            ratio: reference_value.map(|r| value / r),
+            spread,
+        });
+    }
+}
+
+/// A row that dropped packets or sent wrong ones measured something else.
+fn check(id: &str, subject: &Subject<Mbuf<'_>>, feed: &Feed<'_>) -> Result<(), String> {
+    let drops = subject.drops();
+    if !drops.is_empty() {
+        return Err(format!("{id}: the subject dropped packets: {drops}"));
+    }
+    if feed.kept.is_empty() {
+        return Err(format!("{id}: no frame was sent"));
+    }
+    for frame in &feed.kept {
+        match tests::check::decode(frame) {
+            Ok(decoded) if decoded.is_valid() => {}
+            other => return Err(format!("{id}: a sent frame is wrong: {other:?}")),
+        }
+    }
+    Ok(())
+}
+
+/// Bursts straight from the feed back to it, with `work` on each frame; nanoseconds a packet.
+fn pass(feed: &mut Feed<'_>, span: Duration, mut work: impl FnMut(&mut [u8])) -> f64 {
+    let mut queue = Burst::new();
+    let (from, mut packets) = (Instant::now(), 0u64);
+    while from.elapsed() < span {
+        for _ in 0..256 {
+            for port in 0..2 {
+                feed.rx(port, &mut queue);
+                packets += queue.len() as u64;
+                for mbuf in queue.iter_mut() {
+                    work(mbuf.data_mut());
+                }
+                feed.tx(port, &mut queue);
+            }
+        }
+    }
+    from.elapsed().as_nanos() as f64 / packets as f64
+}
+
+/// testpmd's 5tswap: MAC addresses, IPv4 addresses and ports change places.
+fn swap(frame: &mut [u8]) {
+    let Some(frame) = frame.first_chunk_mut::<38>() else { return };
+    for (a, b, n) in [(0, 6, 6), (26, 30, 4), (34, 36, 2)] {
+        for i in 0..n {
+            frame.swap(a + i, b + i);
+        }
+    }
+}
+
+/// Whether `text` matches a pattern with `*` in it.
+fn glob(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((head, rest)) => text.strip_prefix(head).is_some_and(|text| {
+            (0..=text.len()).any(|i| text.is_char_boundary(i) && glob(rest, &text[i..]))
+        }),
+    }
+}
+
+fn machine(eal: &Eal, bench: &Bench<'_>) -> Machine {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let cpuinfo = read("/proc/cpuinfo");
+    let model = cpuinfo.lines().find_map(|l| l.strip_prefix("model name")?.split_once(": "));
+    Machine {
+        cpu: model.map_or("unknown CPU".into(), |(_, name)| name.into()),
+        cpus: cpuinfo.lines().filter(|l| l.starts_with("processor")).count(),
+        kernel: read("/proc/sys/kernel/osrelease").trim().into(),
+        pages: eal.pages().to_string(),
+        tsc_hz: bench.clock.hz(),
+        samples: bench.rounds,
+    }
+}
