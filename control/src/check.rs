@@ -1,5 +1,6 @@
 //! `weir check`, and the reading of a configuration file that `run` and `replay` share.
 
+use std::fmt;
 use std::path::Path;
 
 use config::Valid;
@@ -10,13 +11,22 @@ use crate::failure::{Exit, Failure};
 /// Largest configuration file; 100 000 services with ten destinations each have about 100 MB.
 const FILE_BYTES_MAX: u64 = 512 << 20;
 
-/// Why there is no configuration.
+/// Why there is no configuration. Displays as the text for people, every problem of the file in it.
 #[derive(Debug)]
 pub enum LoadError {
     /// The file cannot be read.
     File(Failure),
-    /// What it says is not acceptable; displays with every problem.
+    /// What it says is not acceptable.
     Content(config::Errors),
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::File(failure) => write!(f, "{failure}"),
+            LoadError::Content(errors) => f.write_str(errors.to_string().trim_end()),
+        }
+    }
 }
 
 /// Reads and validates a file. Nothing is changed.
@@ -51,10 +61,7 @@ pub fn check(args: &CheckArgs) -> Exit {
 
 /// Prints why there is no configuration; the exit status to end with.
 pub fn report(error: &LoadError) -> Exit {
-    match error {
-        LoadError::File(failure) => eprintln!("{failure}"),
-        LoadError::Content(errors) => eprint!("{errors}"),
-    }
+    eprintln!("{error}");
     Exit::Usage
 }
 

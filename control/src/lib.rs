@@ -5,5 +5,7 @@ pub mod args;
 pub mod check;
 pub mod commands;
 pub mod conn_filter;
+pub mod daemon;
 pub mod failure;
+pub mod ipvs;
 pub mod show;

@@ -19,7 +19,8 @@ fn main() -> ExitCode {
         Command::Drops(args) => control::commands::drops(args),
         Command::List(args) => control::commands::list(args),
         Command::Conns(args) => control::commands::conns(args),
-        _ => unreachable!(),
+        Command::Run(args) => return control::daemon::run(args).into(),
+        Command::Replay(_) => unreachable!(),
     };
     match result {
         Ok(()) => Exit::Done.into(),

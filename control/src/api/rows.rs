@@ -123,8 +123,6 @@ pub struct WorkerRow {
     pub drops_total: u64,
     /// Connections in its table.
     pub connections: u64,
-    /// Snapshot generation it works with.
-    pub generation: u64,
 }
 
 /// One table of fixed size.

@@ -100,7 +100,7 @@ impl Status {
     }
 
     fn workers_text(&self) -> String {
-        let cells: Vec<[String; 9]> = self
+        let cells: Vec<[String; 8]> = self
             .workers
             .iter()
             .map(|w| {
@@ -113,7 +113,6 @@ impl Status {
                     w.tx_packets_total.to_string(),
                     w.drops_total.to_string(),
                     w.connections.to_string(),
-                    w.generation.to_string(),
                 ]
             })
             .collect();
@@ -126,7 +125,6 @@ impl Status {
             number("TX PACKETS"),
             number("DROPS"),
             number("CONNECTIONS"),
-            number("GENERATION"),
         ];
         table::render(columns, &cells)
     }

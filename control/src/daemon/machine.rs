@@ -1,0 +1,298 @@
+//! From started ports to a serving daemon, and the control thread's loop.
+//!
+//! Model: workers are scoped threads that borrow their queues from the ports, so the ports cannot stop before
+//! the workers have ended. The loop waits for signals, the control socket and the next tick, and nothing else.
+//! It ends on SIGTERM or SIGINT, or when a worker has died.
+
+use std::cell::RefCell;
+use std::io::Read;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+use config::Valid;
+use crossbeam::channel::{Receiver, Sender, bounded};
+use dataplane::counters::WorkerFigures;
+use dataplane::publish::Publisher;
+use dataplane::registry::Registry;
+use dataplane::worker::WorkerConfig;
+use dpdk_sys::{CALIBRATION, DpdkError, Eal, Mempool, Prefault, RxQueue, TscClock, TxQueue};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use sd_notify::NotifyState;
+use tracing::{info, warn};
+
+use super::boot::BootedPort;
+use super::cpus::CpuPlan;
+use super::exchange::Exchange;
+use super::hints::Hints;
+use super::meters::{DropMeter, LoadMeter};
+use super::signals::Signals;
+use super::state::{Daemon, TICK, WorkerHandle, apply_whole};
+use super::worker_thread::{self, Born, Life, Start};
+use crate::api::server::Server;
+use crate::failure::Failure;
+
+/// Workers that can share the traffic. Requests and replies of a connection must meet on one worker, and
+/// nothing hands packets from one worker to another yet.
+pub const WORKERS_MAX: usize = 1;
+/// Messages that may wait in a mailbox; a listing has one piece on its way.
+const MAILBOX_MESSAGES: usize = 4;
+/// A worker touches all of its table before it reports: 16 GiB take about 10 s.
+const BIRTH_LIMIT: Duration = Duration::from_secs(60);
+
+/// What is started before the workers, and outlives them.
+pub struct Machine<'a> {
+    /// DPDK.
+    pub eal: &'a Eal,
+    /// The mbuf pool.
+    pub pool: &'a Mempool<'a>,
+    /// Started ports.
+    pub ports: &'a [BootedPort<'a>],
+    /// CPUs of the threads.
+    pub cpus: &'a CpuPlan,
+    /// When the daemon started.
+    pub started: Instant,
+}
+
+/// Tells every worker to end, whatever way control leaves.
+struct StopOnDrop(Vec<Arc<Life>>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|life| life.stop());
+    }
+}
+
+impl<'a> Machine<'a> {
+    /// Starts the workers, serves until told to stop, tells the workers to end. Returns the server: its socket
+    /// file stays until it is dropped.
+    pub fn serve<'scope>(
+        &self,
+        scope: &'scope Scope<'scope, '_>,
+        config_path: &Path,
+        valid: &Valid,
+        signals: &mut Signals,
+    ) -> Result<Server, Failure>
+    where
+        'a: 'scope,
+    {
+        let clock = TscClock::calibrate(CALIBRATION);
+        let mut registry = self.registry(valid, &clock)?;
+        let stats: Vec<_> = self.cpus.workers.iter().map(|_| Registry::worker_stats()).collect();
+        let publisher = Publisher::new(registry.snapshot(), stats.clone());
+        let lives = StopOnDrop(self.cpus.workers.iter().map(|_| Arc::default()).collect());
+        let mut workers = Vec::new();
+        for (id, stats) in stats.into_iter().enumerate() {
+            let (to, inbox) = bounded(MAILBOX_MESSAGES);
+            let (outbox, from) = bounded(MAILBOX_MESSAGES);
+            let (cpu, mode) = self.cpus.workers[id];
+            let start = Start {
+                config: self.worker_config(id, valid, &clock)?,
+                cpu,
+                mode,
+                nice: valid.workers().nice,
+                shared: registry.shared().clone(),
+                counters: registry.counters(id),
+                stats: Arc::clone(&stats),
+                subscriber: publisher.subscribe(),
+                inbox,
+                outbox,
+                queues: self.queues(id as u16).map_err(|error| Failure::environment("queues", error))?,
+                pool: self.pool.clone(),
+                eal: self.eal.handle(),
+                clock,
+            };
+            let life = Arc::clone(&lives.0[id]);
+            let born = start_worker(scope, start, &life)?;
+            info!(
+                target: "weir::worker", worker = id, cpu, mode = %mode, tid = born.tid.number(),
+                connections = born.capacity, table_bytes = born.table_bytes, "worker polls"
+            );
+            let exchange = Rc::new(RefCell::new(Exchange::new(to, from, Arc::clone(&life))));
+            workers.push(WorkerHandle {
+                id,
+                cpu,
+                mode,
+                stats,
+                life,
+                born,
+                exchange,
+                load: LoadMeter::default(),
+            });
+        }
+        let mut daemon = Daemon {
+            config_path: config_path.to_owned(),
+            valid: valid.clone(),
+            registry,
+            publisher,
+            workers,
+            ports: self.ports,
+            pool: self.pool,
+            pages: self.eal.pages(),
+            clock,
+            started: self.started,
+            revision: 0,
+            hints: Hints::default(),
+            drops: DropMeter::new(Instant::now()),
+            ticks: 0,
+            past: [WorkerFigures::default(); 2],
+        };
+        for setting in daemon.not_forwarded() {
+            warn!(target: "weir::config", setting, "accepted, not in effect in this version");
+        }
+        let mut server = Server::open(valid.daemon().socket.as_ref())?;
+        let (services, destinations) = daemon.registry.sizes();
+        info!(
+            target: "weir::boot", services, destinations, socket = valid.daemon().socket,
+            elapsed_ms = self.started.elapsed().as_millis() as u64, "ready"
+        );
+        notify(&[NotifyState::Ready]);
+        let ended = control_loop(&mut daemon, &mut server, signals);
+        notify(&[NotifyState::Stopping]);
+        drop(lives);
+        ended.map(|()| server)
+    }
+
+    /// The model with everything the configuration says.
+    fn registry(&self, valid: &Valid, clock: &TscClock) -> Result<Registry, Failure> {
+        let facts = self.ports.iter().map(|booted| booted.facts).collect();
+        let mut registry = Registry::new(valid, facts, self.cpus.workers.len()).map_err(|error| {
+            Failure::environment("too little memory", error).hint("lower [limits] services and destinations")
+        })?;
+        registry.set_time(clock.now_ns());
+        let plan = config::plan(&Valid::empty(), valid);
+        apply_whole(&mut registry, &plan.changes)
+            .map_err(|(change, error)| Failure::usage(format!("configuration: {change}"), error))?;
+        Ok(registry)
+    }
+
+    fn worker_config(&self, id: usize, valid: &Valid, clock: &TscClock) -> Result<WorkerConfig, Failure> {
+        Ok(WorkerConfig {
+            id,
+            ports: self.ports.len(),
+            conns: connections_per_worker(valid.connections().max as usize, self.cpus.workers.len()),
+            services: valid.limits().services as usize,
+            hash_key: random_key().map_err(|error| Failure::environment("/dev/urandom", error))?,
+            prefault: Prefault::Now,
+            now_ns: clock.now_ns(),
+        })
+    }
+
+    /// Queue pair `index` of every port, in port order.
+    fn queues(&self, index: u16) -> Result<Vec<(RxQueue<'a>, TxQueue<'a>)>, DpdkError> {
+        self.ports
+            .iter()
+            .map(|booted| Ok((booted.port.take_rx(index)?, booted.port.take_tx(index)?)))
+            .collect()
+    }
+}
+
+/// Starts one worker and waits until it polls.
+fn start_worker<'scope, 'port: 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    start: Start<'port>,
+    life: &Arc<Life>,
+) -> Result<Born, Failure> {
+    let id = start.config.id;
+    let (report, born): (Sender<_>, Receiver<Result<Born, String>>) = bounded(1);
+    worker_thread::spawn(scope, start, Arc::clone(life), report)
+        .map_err(|error| Failure::environment(format!("worker {id}"), error))?;
+    match born.recv_timeout(BIRTH_LIMIT) {
+        Ok(Ok(born)) => Ok(born),
+        Ok(Err(why)) => Err(Failure::environment("workers", why)
+            .hint("lower `max` in [connections] if memory is short, or name other `cpus` in [workers]")),
+        Err(_) => Err(Failure::run(format!("worker {id}"), "it did not start; the log says more")),
+    }
+}
+
+/// Serves until told to stop.
+fn control_loop(daemon: &mut Daemon<'_>, server: &mut Server, signals: &mut Signals) -> Result<(), Failure> {
+    let mut next_tick = Instant::now() + TICK;
+    loop {
+        let ready = wait(signals, server, next_tick)?;
+        if signals.stop.take() {
+            info!(target: "weir::boot", "stopping");
+            return Ok(());
+        }
+        if signals.reload.take() {
+            reload(daemon);
+        }
+        server.serve(&ready, Instant::now(), daemon);
+        let now = Instant::now();
+        if now >= next_tick {
+            // After a long pause one tick is enough.
+            next_tick = (next_tick + TICK).max(now);
+            daemon.tick(now);
+        }
+        if let Some(id) = daemon.dead_worker() {
+            return Err(Failure::run(format!("worker {id}"), "it has ended; the log says why"));
+        }
+    }
+}
+
+/// Waits for a signal, the server or the tick; what is ready of the server.
+fn wait(signals: &Signals, server: &Server, next_tick: Instant) -> Result<Vec<PollFlags>, Failure> {
+    let now = Instant::now();
+    let until = server.deadline(now).map_or(next_tick, |deadline| deadline.min(next_tick));
+    let timeout = Timespec::try_from(until.saturating_duration_since(now)).expect("less than a second fits");
+    let mut fds =
+        vec![PollFd::new(&signals.stop, PollFlags::IN), PollFd::new(&signals.reload, PollFlags::IN)];
+    let ours = fds.len();
+    fds.extend(server.interests());
+    match rustix::event::poll(&mut fds, Some(&timeout)) {
+        Ok(_) | Err(Errno::INTR) => Ok(fds[ours..].iter().map(PollFd::revents).collect()),
+        Err(error) => Err(Failure::run("poll", error)),
+    }
+}
+
+fn reload(daemon: &mut Daemon<'_>) {
+    match NotifyState::monotonic_usec_now() {
+        Ok(now) => notify(&[NotifyState::Reloading, now]),
+        Err(error) => warn!(target: "weir::boot", %error, "the service manager is not told of the reload"),
+    }
+    daemon.reload();
+    notify(&[NotifyState::Ready]);
+}
+
+/// Tells the service manager, if there is one.
+fn notify(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        warn!(target: "weir::boot", %error, "the service manager does not listen");
+    }
+}
+
+/// Connections that each worker's table holds: its share of the total and a quarter more, as the share by
+/// client address is never even; a single worker gets the total.
+fn connections_per_worker(max: usize, workers: usize) -> usize {
+    match workers {
+        0 | 1 => max,
+        _ => (max / workers).saturating_mul(5) / 4,
+    }
+}
+
+/// Key of the flow hash, so that nobody can choose flows that collide.
+fn random_key() -> std::io::Result<(u64, u64)> {
+    let mut bytes = [[0; 8]; 2];
+    std::fs::File::open("/dev/urandom")?.read_exact(bytes.as_flattened_mut())?;
+    let [a, b] = bytes.map(u64::from_ne_bytes);
+    Ok((a, b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_hold_their_share_and_a_quarter_more() {
+        assert_eq!(connections_per_worker(1000, 1), 1000);
+        assert_eq!(connections_per_worker(1000, 4), 312);
+    }
+
+    #[test]
+    fn keys_differ() {
+        assert_ne!(random_key().unwrap(), random_key().unwrap());
+    }
+}

@@ -1,0 +1,138 @@
+//! Figures that need a past: drops per second and the load of workers, from samples once a second.
+
+use std::time::{Duration, Instant};
+
+use dataplane::counters::WorkerFigures;
+use dataplane::verdict::DropReason;
+
+use super::cpus::Mode;
+
+/// Drops of all workers by reason, as of the last two samples.
+#[derive(Debug)]
+pub struct DropMeter {
+    older: (Instant, [u64; DropReason::COUNT]),
+    newer: (Instant, [u64; DropReason::COUNT]),
+}
+
+impl DropMeter {
+    /// From nothing dropped at `now`.
+    pub fn new(now: Instant) -> DropMeter {
+        let zero = (now, [0; DropReason::COUNT]);
+        DropMeter { older: zero, newer: zero }
+    }
+
+    /// Takes the sample of this second.
+    pub fn sample(&mut self, now: Instant, totals: [u64; DropReason::COUNT]) {
+        self.older = std::mem::replace(&mut self.newer, (now, totals));
+    }
+
+    /// Drops per second for one reason, over the last one to two seconds.
+    pub fn per_second(&self, now: Instant, reason: DropReason, total: u64) -> f64 {
+        let (since, then) = self.older;
+        per_second(total.saturating_sub(then[reason as usize]), now.duration_since(since))
+    }
+}
+
+/// Load of one worker: the share of the last second's time that went into packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoadMeter {
+    last: Option<Sample>,
+    percent: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at: Instant,
+    polls: u64,
+    busy_polls: u64,
+    cpu_ns: u64,
+}
+
+impl LoadMeter {
+    /// Takes the sample of this second. A worker that sleeps when idle is busy for its CPU time; one that
+    /// spins always uses the CPU and is busy for its share of polls that found packets.
+    pub fn sample(&mut self, now: Instant, mode: Mode, figures: &WorkerFigures, cpu_ns: u64) {
+        let sample = Sample { at: now, polls: figures.polls, busy_polls: figures.busy_polls, cpu_ns };
+        if let Some(last) = self.last.replace(sample) {
+            let share = match mode {
+                Mode::Shared => {
+                    ratio(cpu_ns.saturating_sub(last.cpu_ns), now.duration_since(last.at).as_nanos() as u64)
+                }
+                Mode::Exclusive => ratio(sample.busy_polls - last.busy_polls, sample.polls - last.polls),
+            };
+            self.percent = (share * 1000.0).round() / 10.0;
+        }
+    }
+
+    /// Percent, 0 to 100.
+    pub fn percent(&self) -> f64 {
+        self.percent
+    }
+}
+
+/// CPU time of a thread of ours so far, nanoseconds; 0 when the system does not say.
+pub fn thread_cpu_ns(tid: i32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/self/task/{tid}/schedstat")).unwrap_or_default();
+    text.split_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
+}
+
+/// Memory of the process that is in RAM; 0 when the system does not say.
+pub fn resident_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let kib = text
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+fn per_second(count: u64, time: Duration) -> f64 {
+    let seconds = time.as_secs_f64();
+    if seconds < 0.001 { 0.0 } else { (count as f64 / seconds * 10.0).round() / 10.0 }
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    (part as f64 / whole.max(1) as f64).clamp(0.0, 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_per_second_are_those_of_the_last_samples() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let totals = |n| std::array::from_fn(|i| if i == DropReason::NoDest as usize { n } else { 0 });
+        let mut meter = DropMeter::new(start);
+        assert_eq!(meter.per_second(start, DropReason::NoDest, 9), 0.0, "no time has passed");
+        meter.sample(at(1000), totals(100));
+        meter.sample(at(2000), totals(100));
+        assert_eq!(meter.per_second(at(3000), DropReason::NoDest, 130), 15.0);
+        assert_eq!(meter.per_second(at(3000), DropReason::Ttl, 0), 0.0);
+        meter.sample(at(3000), totals(130));
+        assert_eq!(meter.per_second(at(4000), DropReason::NoDest, 130), 15.0);
+        meter.sample(at(4000), totals(130));
+        assert_eq!(meter.per_second(at(5000), DropReason::NoDest, 130), 0.0);
+    }
+
+    #[test]
+    fn load_is_cpu_time_or_busy_polls() {
+        let start = Instant::now();
+        let later = start + Duration::from_secs(1);
+        let figures = |polls, busy_polls| WorkerFigures { polls, busy_polls, ..WorkerFigures::default() };
+        for (mode, percent) in [(Mode::Shared, 30.0), (Mode::Exclusive, 25.0)] {
+            let mut meter = LoadMeter::default();
+            meter.sample(start, mode, &figures(100, 50), 7);
+            meter.sample(later, mode, &figures(500, 150), 300_000_007);
+            assert_eq!(meter.percent(), percent);
+        }
+        // The kernel adds up a running thread's time at its ticks.
+        while start.elapsed() < Duration::from_millis(50) {
+            std::hint::spin_loop();
+        }
+        let cpu_ns = thread_cpu_ns(rustix::thread::gettid().as_raw_pid());
+        assert!((1_000_000..10_000_000_000).contains(&cpu_ns), "{cpu_ns}");
+        assert_eq!(thread_cpu_ns(0), 0);
+        assert!(resident_bytes() > 100_000);
+    }
+}

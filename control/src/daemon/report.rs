@@ -1,0 +1,205 @@
+//! Rows of `status`, `drops` and `list`, from what control holds: registry, slabs, ports. Never asks a worker.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
+
+use dataplane::counters::{Totals, WorkerFigures};
+use dataplane::registry::Registry;
+use dataplane::verdict::DropReason;
+use dpdk_sys::PageChoice;
+
+use super::boot::BootedPort;
+use super::meters::{self, DropMeter};
+use super::state::Daemon;
+use crate::api::rows::{
+    CounterFields, DaemonRow, DestRow, DropRow, ListHead, ListRow, PortRow, ServiceRow, StatusRow, TableRow,
+    WarningRow, WorkerRow,
+};
+
+/// Size of an ordinary page on x86-64 and of the huge pages that DPDK takes by default.
+const PAGE_BYTES: u64 = 4096;
+const HUGE_PAGE_BYTES: u64 = 2 << 20;
+
+/// The rows of `weir status`.
+pub fn status(daemon: &Daemon<'_>) -> Vec<StatusRow> {
+    let mut rows = vec![StatusRow::Daemon(process(daemon))];
+    rows.extend(daemon.ports.iter().enumerate().map(|(i, port)| StatusRow::Port(port_row(daemon, i, port))));
+    rows.extend(workers(daemon).into_iter().map(StatusRow::Worker));
+    rows.extend(tables(daemon).into_iter().map(StatusRow::Table));
+    rows.extend(daemon.hints.held().iter().cloned().map(StatusRow::Warning));
+    rows.extend(daemon.not_forwarded().into_iter().map(|setting| {
+        StatusRow::Warning(WarningRow {
+            seen: format!("accepted, not in effect: {setting}"),
+            meaning: "this version stores the setting and does not act on it".to_owned(),
+            remedy: "remove it, or leave it for a later version".to_owned(),
+        })
+    }));
+    rows
+}
+
+/// The rows of `weir drops`.
+pub fn drops(meter: &DropMeter, figures: &WorkerFigures, now: Instant, all: bool) -> Vec<DropRow> {
+    let row = |reason: &DropReason| {
+        let total = figures.drops_for(*reason);
+        DropRow {
+            reason: reason.name().to_owned(),
+            drops_total: total,
+            drops_per_second: meter.per_second(now, *reason, total),
+            sentence: reason.sentence().to_owned(),
+        }
+    };
+    DropReason::ALL.iter().map(row).filter(|row| all || row.drops_total > 0).collect()
+}
+
+/// The rows of `weir list`: services in the order of their creation, destinations newest first.
+pub fn list(registry: &Registry, connection_table_size: u64) -> Vec<ListRow> {
+    let mut services: Vec<_> = registry.rows().collect();
+    services.sort_by_key(|row| row.service.born);
+    let mut rows = vec![ListRow::Head(ListHead { connection_table_size })];
+    for found in services {
+        let service = &found.service;
+        let identity = service.key.to_string();
+        rows.push(ListRow::Service(ServiceRow {
+            service: identity.clone(),
+            protocol: service.key.proto.name().to_owned(),
+            address: Some(service.key.addr),
+            port: service.key.port,
+            scheduler: service.scheduler.name().to_owned(),
+            scheduler_flags: scheduler_flags(service.flags.bits()),
+            counters: counters(&found.totals),
+            ..ServiceRow::default()
+        }));
+        rows.extend(found.dests.iter().map(|row| {
+            ListRow::Dest(DestRow {
+                service: identity.clone(),
+                dest: SocketAddr::new(IpAddr::V4(row.dest.addr), row.dest.port),
+                method: row.dest.method.name().to_owned(),
+                weight: row.dest.weight,
+                upper_connections: row.dest.upper,
+                lower_connections: row.dest.lower,
+                active_connections: row.active,
+                inactive_connections: row.inactive,
+                persistent_connections: 0,
+                counters: counters(&row.totals),
+            })
+        }));
+    }
+    rows
+}
+
+fn process(daemon: &Daemon<'_>) -> DaemonRow {
+    let (pages, page_bytes) = match daemon.pages {
+        PageChoice::Huge { .. } => ("huge", HUGE_PAGE_BYTES),
+        PageChoice::Normal { .. } => ("normal", PAGE_BYTES),
+    };
+    DaemonRow {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+        uptime_seconds: daemon.started.elapsed().as_secs(),
+        revision: daemon.revision,
+        generation: daemon.publisher.current().generation,
+        config: daemon.config_path.display().to_string(),
+        socket: daemon.valid.daemon().socket.clone(),
+        pages: pages.to_owned(),
+        page_bytes,
+        memory_bytes: u64::from(daemon.valid.eal().memory_mb) << 20,
+        resident_bytes: meters::resident_bytes(),
+    }
+}
+
+fn port_row(daemon: &Daemon<'_>, index: usize, booted: &BootedPort<'_>) -> PortRow {
+    let link = booted.port.link().ok();
+    let stats = booted.port.stats().unwrap_or_default();
+    let addresses = daemon.valid.network().ports.get(index);
+    PortRow {
+        port: booted.name.clone(),
+        device: booted.device.clone(),
+        driver: booted.driver.clone(),
+        mac: config::Mac(booted.facts.mac).to_string(),
+        link_up: link.is_some_and(|link| link.up),
+        link_mbps: link.and_then(|link| link.speed_mbps).unwrap_or(0),
+        mtu_bytes: booted.facts.mtu,
+        addresses: addresses.into_iter().flat_map(|port| &port.addresses).map(ToString::to_string).collect(),
+        rx_packets_total: stats.ipackets,
+        tx_packets_total: stats.opackets,
+        rx_bytes_total: stats.ibytes,
+        tx_bytes_total: stats.obytes,
+        rx_missed_total: stats.imissed,
+        rx_errors_total: stats.ierrors + stats.rx_nombuf,
+        tx_errors_total: stats.oerrors,
+    }
+}
+
+fn workers(daemon: &Daemon<'_>) -> Vec<WorkerRow> {
+    let row = |worker: &super::state::WorkerHandle| {
+        let figures = worker.stats.read();
+        WorkerRow {
+            worker: worker.id,
+            cpu: worker.cpu,
+            mode: worker.mode.to_string(),
+            alive: worker.life.is_alive(),
+            load_percent: worker.load.percent(),
+            rx_packets_total: figures.rx,
+            tx_packets_total: figures.tx,
+            drops_total: figures.dropped(),
+            connections: figures.conns,
+        }
+    };
+    daemon.workers.iter().map(row).collect()
+}
+
+fn tables(daemon: &Daemon<'_>) -> Vec<TableRow> {
+    let limits = daemon.valid.limits();
+    let (services, destinations) = daemon.registry.sizes();
+    let neigh = &daemon.registry.shared().neigh;
+    let counter_bytes: usize =
+        (0..daemon.workers.len()).map(|id| daemon.registry.counters(id).memory_bytes()).sum();
+    let row = |table: &str, used: u64, size: u64, reserved_bytes: usize| TableRow {
+        table: table.to_owned(),
+        used,
+        size,
+        reserved_bytes: reserved_bytes as u64,
+    };
+    vec![
+        row(
+            "connections",
+            daemon.workers.iter().map(|worker| worker.stats.read().conns).sum(),
+            daemon.connection_capacity(),
+            daemon.workers.iter().map(|worker| worker.born.table_bytes).sum(),
+        ),
+        row("services", services.into(), limits.services.into(), 0),
+        row("destinations", destinations.into(), limits.destinations.into(), counter_bytes),
+        row("deleted", daemon.registry.trashed() as u64, limits.destinations.into(), 0),
+        row("neighbours", neigh.rows().count() as u64, limits.neighbours.into(), neigh.memory_bytes()),
+        row("mbufs", daemon.pool.in_use().into(), daemon.pool.capacity().into(), 0),
+    ]
+}
+
+/// Scheduler flags 1 to 3 are bits 0x0008 to 0x0020 of a service's flags (`IP_VS_SVC_F_SCHED1..3`).
+fn scheduler_flags(bits: u32) -> Vec<u8> {
+    (1..=3).filter(|flag| bits & (0x0004 << flag) != 0).collect()
+}
+
+fn counters(totals: &Totals) -> CounterFields {
+    CounterFields {
+        connections_total: totals.conns,
+        in_packets_total: totals.inpkts,
+        out_packets_total: totals.outpkts,
+        in_bytes_total: totals.inbytes,
+        out_bytes_total: totals.outbytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use config::ServiceFlags;
+
+    use super::*;
+
+    #[test]
+    fn scheduler_flags_are_numbered_from_one() {
+        let flags = ServiceFlags::SCHED_1.union(ServiceFlags::SCHED_3);
+        assert_eq!(scheduler_flags(flags.bits()), [1, 3]);
+        assert_eq!(scheduler_flags(ServiceFlags::SCHED_2.bits()), [2]);
+    }
+}
