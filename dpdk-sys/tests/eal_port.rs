@@ -55,8 +55,8 @@ fn refusals(eal: &Eal, pool: &Mempool<'_>, name: &str) {
     let tight = Mempool::create(eal, &config).unwrap();
     let claim = eal.port_by_name("net_null0").unwrap();
     let config = PortConfig { mtu: Some(2000), ..PortConfig::default() };
-    // Nothing was configured when the queue check failed, so the ring port can be claimed again;
-    // the null port is closed by a failure after its configuration began.
+    // This failure comes after the device took its configuration, so the device is closed; the ring
+    // port above was refused before and can be claimed again.
     let error = claim.configure(&config, &tight).unwrap_err();
     assert_eq!(
         error.to_string(),
