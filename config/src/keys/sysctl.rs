@@ -11,7 +11,7 @@ pub(super) const SYSCTL: Table = Table {
     sentence: "The knobs of net.ipv4.vs, by the kernel's names. Where nothing else is said, 0 is off and anything else is on.",
     keys: &[
         Key::new("am_droprate", ANY, Preset::Int(10), "",
-            "With drop_packet = 3, one new connection in so many is dropped.", SAME).unbuilt(),
+            "With drop_packet = 3, one new connection in so many is dropped.", SAME),
         Key::new("amemthresh", ANY, Preset::Int(1_024), "pages",
             "Free memory below which the automatic modes of the defences act.", SAME).unbuilt(),
         Key::new("backup_only", ANY, Preset::Int(0), "",
@@ -25,7 +25,7 @@ pub(super) const SYSCTL: Table = Table {
         Key::new("drop_entry", Int(0, 3), Preset::Int(0), "mode",
             "Drop half-open connections: 0 never, 1 and 2 when memory is low, 3 always.", SAME).unbuilt(),
         Key::new("drop_packet", Int(0, 3), Preset::Int(0), "mode",
-            "Drop a share of new connections: 0 never, 1 and 2 when memory is low, 3 always.", SAME).unbuilt(),
+            "Drop a share of new connections: 0 never, 1 and 2 when memory is low, 3 always.", SAME),
         Key::new("expire_nodest_conn", ANY, Preset::Int(0), "",
             "When its destination is gone, end a connection at the next packet instead of dropping until it times out.", SAME),
         Key::new("expire_quiescent_template", ANY, Preset::Int(0), "",
