@@ -530,3 +530,6 @@ fn timeouts(to: &config::Timeouts) -> Timeouts {
     timeouts.set_udp(to.udp);
     timeouts
 }
+
+#[cfg(test)]
+mod tests;

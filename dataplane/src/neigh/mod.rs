@@ -300,7 +300,8 @@ impl NeighTable {
         if !takeable || cell.key.compare_exchange(old_key, key, Relaxed, Relaxed).is_err() {
             return None;
         }
-        let generation = (old_entry >> GEN_SHIFT).wrapping_add(1) & 0x7f;
+        // A cell that was given up has its new generation already.
+        let generation = (old_entry >> GEN_SHIFT).wrapping_add(u64::from(evict)) & 0x7f;
         cell.used_s.store(now_s, Relaxed);
         cell.entry.store(generation << GEN_SHIFT | u64::from(port) << PORT_SHIFT | IDLE << STATE_SHIFT, Relaxed);
         Some(Hop::new(index, generation))

@@ -1,0 +1,287 @@
+//! Life of services and destinations as control sees it: slots, trash, statistics, refusals.
+
+use std::sync::atomic::Ordering::Release;
+
+use config::Proto;
+
+use super::*;
+use crate::publish::Publisher;
+
+const WEB: ServiceKey = ServiceKey::new(Proto::Tcp, IpAddr::V4(Ipv4Addr::new(203, 0, 113, 10)), 80);
+const DNS: ServiceKey = ServiceKey::new(Proto::Udp, IpAddr::V4(Ipv4Addr::new(203, 0, 113, 10)), 53);
+const MINUTE: u64 = 60_000_000_000;
+
+fn registry(limits: &str) -> Registry {
+    let ports = "[[port]]\nname = \"lan\"\ndevice = \"memory\"\naddresses = [\"10.0.0.254/24\"]\n";
+    let valid = config::parse(&format!("{ports}{limits}"), "test.toml").unwrap();
+    let facts = vec![PortFacts { mac: [2, 0, 0, 0, 0, 1], mtu: 1500 }];
+    let mut registry = Registry::new(&valid, facts, 1).unwrap();
+    for change in config::plan(&Valid::empty(), &valid).changes {
+        registry.apply(&change).unwrap();
+    }
+    registry
+}
+
+fn add_service(key: ServiceKey) -> Change {
+    let text = format!("[[service]]\naddress = \"{}://{}:{}\"\n", key.proto, key.addr, key.port);
+    let ports = "[[port]]\nname = \"lan\"\ndevice = \"memory\"\naddresses = [\"10.0.0.254/24\"]\n";
+    let valid = config::parse(&format!("{ports}{text}"), "test.toml").unwrap();
+    let settings = valid.services()[0].settings;
+    Change::AddService { key, settings }
+}
+
+fn destination(number: u8) -> Destination {
+    let key = DestKey::new(Ipv4Addr::new(10, 0, 0, number).into(), 8080);
+    Destination { key, method: Method::Nat, weight: 1, upper: 0, lower: 0 }
+}
+
+fn add(service: ServiceKey, number: u8) -> Change {
+    Change::AddDest { service, dest: destination(number) }
+}
+
+fn delete(service: ServiceKey, number: u8) -> Change {
+    Change::DeleteDest { service, dest: destination(number).key }
+}
+
+impl Registry {
+    #[track_caller]
+    fn must(&mut self, changes: &[Change]) {
+        for change in changes {
+            self.apply(change).unwrap_or_else(|error| panic!("{change}: {error}"));
+        }
+    }
+
+    fn slots(&self, key: ServiceKey) -> (u32, Vec<u32>) {
+        let row = self.find(key).unwrap();
+        (row.service.slot, row.dests.iter().map(|row| row.dest.slot).collect())
+    }
+
+    fn dest_row(&self, service: ServiceKey, number: u8) -> DestRow {
+        let rows = self.find(service).unwrap().dests;
+        *rows.iter().find(|row| dest_key(&row.dest) == destination(number).key).unwrap()
+    }
+}
+
+#[test]
+fn new_destinations_stand_at_the_head() {
+    let mut registry = registry("");
+    registry.must(&[add_service(WEB), add(WEB, 1), add(WEB, 2), add(WEB, 3), delete(WEB, 2), add(WEB, 2)]);
+    let order: Vec<u8> =
+        registry.find(WEB).unwrap().dests.iter().map(|row| row.dest.addr.octets()[3]).collect();
+    assert_eq!(order, [2, 3, 1]);
+    let orders: Vec<u64> = registry.find(WEB).unwrap().dests.iter().map(|row| row.dest.order).collect();
+    assert!(orders.is_sorted_by(|a, b| a > b), "{orders:?}");
+}
+
+#[test]
+fn a_services_slot_is_free_once_no_worker_can_hold_it() {
+    let mut registry = registry("");
+    registry.must(&[add_service(WEB), Change::DeleteService { key: WEB }, add_service(DNS)]);
+    let (first, second) = (1, registry.slots(DNS).0);
+    assert_ne!(second, first, "still known to workers");
+    let index = |registry: &Registry, key| registry.find(key).unwrap().service.index;
+    assert_eq!(index(&registry, DNS), 1);
+
+    // The generation before the deletion is not enough.
+    let generation = registry.snapshot().generation;
+    registry.reclaim(generation - 1);
+    registry.must(&[add_service(WEB)]);
+    assert_ne!(registry.slots(WEB).0, first);
+    registry.must(&[Change::DeleteService { key: WEB }]);
+    registry.reclaim(generation);
+    registry.must(&[add_service(WEB)]);
+    assert_eq!((registry.slots(WEB).0, index(&registry, WEB)), (first, 0));
+}
+
+#[test]
+fn a_destinations_slot_is_free_two_minutes_after_its_last_connection() {
+    let mut registry = registry("");
+    registry.must(&[add_service(WEB), add(WEB, 1)]);
+    let (_, slots) = registry.slots(WEB);
+    let slot = slots[0];
+    registry.shared().dests[slot].bind();
+    registry.must(&[delete(WEB, 1)]);
+    assert_eq!(registry.trashed(), 1);
+    assert!(!registry.shared().dests[slot].is_available());
+
+    let at = |registry: &mut Registry, minutes: u64| {
+        registry.set_time(minutes * MINUTE);
+        registry.reclaim(0);
+        registry.trashed()
+    };
+    assert_eq!((at(&mut registry, 1), at(&mut registry, 100)), (1, 1), "it has a connection");
+    registry.shared().dests[slot].unbind(false);
+    assert_eq!((at(&mut registry, 101), at(&mut registry, 102)), (1, 1));
+    registry.must(&[add(WEB, 2)]);
+    assert_ne!(registry.slots(WEB).1, [slot]);
+    assert_eq!(at(&mut registry, 103), 0);
+    registry.must(&[add(WEB, 3)]);
+    assert_eq!(registry.slots(WEB).1[0], slot);
+}
+
+#[test]
+fn a_destination_that_comes_back_is_the_same() {
+    let mut registry = registry("");
+    registry.must(&[add_service(WEB), add(WEB, 1)]);
+    let (service, dest) = (registry.slots(WEB).0, registry.slots(WEB).1[0]);
+    let counters = registry.counters(0);
+    registry.shared().dests[dest].bind();
+    counters.count_conn(dest, service);
+    counters.count_in(dest, service, 100);
+    let before = registry.dest_row(WEB, 1).totals;
+    assert_eq!((before.conns, before.inpkts, before.inbytes), (1, 1, 100));
+
+    registry.must(&[delete(WEB, 1), add(WEB, 2), add(WEB, 1)]);
+    let row = registry.dest_row(WEB, 1);
+    assert_eq!((row.dest.slot, row.inactive, row.totals), (dest, 1, before));
+    assert!(registry.shared().dests[dest].is_available());
+    assert_eq!(registry.trashed(), 0);
+    assert_eq!(registry.dest_row(WEB, 2).totals, Totals::default());
+}
+
+#[test]
+fn a_service_made_anew_starts_its_statistics_over_and_keeps_its_connections() {
+    let mut registry = registry("");
+    registry.must(&[add_service(WEB), add(WEB, 1)]);
+    let (service, dest) = (registry.slots(WEB).0, registry.slots(WEB).1[0]);
+    registry.shared().dests[dest].bind();
+    registry.counters(0).count_in(dest, service, 100);
+    assert_eq!(registry.totals().inpkts, 1);
+
+    registry.must(&[Change::DeleteService { key: WEB }]);
+    assert_eq!((registry.trashed(), registry.sizes()), (1, (0, 0)));
+    assert!(!registry.shared().dests[dest].is_available());
+    registry.must(&[add_service(WEB), add(WEB, 1)]);
+    let (new_service, new_dests) = registry.slots(WEB);
+    assert_eq!(new_dests, [dest], "the destination is the same object");
+    let row = registry.dest_row(WEB, 1);
+    assert_eq!((row.inactive, row.totals), (1, Totals::default()));
+    assert_eq!(registry.find(WEB).unwrap().totals, Totals::default());
+
+    // Packets of its connections count for the new service from now on.
+    let state = &registry.shared().dests[dest];
+    assert_eq!((state.is_available(), state.service()), (true, new_service));
+    registry.counters(0).count_in(dest, state.service(), 50);
+    assert_eq!(registry.dest_row(WEB, 1).totals.inbytes, 50);
+    assert_eq!(registry.find(WEB).unwrap().totals.inbytes, 50);
+    assert_eq!(registry.totals().inbytes, 150, "the box's totals go on");
+}
+
+/// A slot that is used again starts at zero for its new object.
+#[test]
+fn a_reused_slot_starts_at_zero() {
+    let mut registry = registry("");
+    registry.must(&[add_service(WEB)]);
+    let slot = registry.slots(WEB).0;
+    registry.counters(0).count_in(7, slot, 999);
+    registry.must(&[Change::DeleteService { key: WEB }]);
+    let generation = registry.snapshot().generation;
+    registry.reclaim(generation);
+    registry.must(&[add_service(DNS)]);
+    assert_eq!((registry.slots(DNS).0, registry.find(DNS).unwrap().totals), (slot, Totals::default()));
+}
+
+#[test]
+fn what_is_refused_changes_nothing() {
+    let mut registry = registry("[limits]\nservices = 1\ndestinations = 2\n");
+    registry.must(&[add_service(WEB), add(WEB, 1), add(WEB, 2)]);
+    let ipv6 = ServiceKey::new(Proto::Tcp, "2001:db8::1".parse().unwrap(), 80);
+    let ipv6_dest = DestKey::new("2001:db8::2".parse().unwrap(), 80);
+    let unknown = destination(9);
+    let Change::AddService { settings, .. } = add_service(WEB) else { unreachable!() };
+    let refused = [
+        (add_service(WEB), ApplyError::ServiceExists(WEB)),
+        (add_service(DNS), ApplyError::TooManyServices(1)),
+        (Change::AddService { key: ipv6, settings }, ApplyError::NotIpv4(ipv6.addr)),
+        (Change::DeleteService { key: DNS }, ApplyError::NoService(DNS)),
+        (Change::EditService { key: DNS, from: settings, to: settings }, ApplyError::NoService(DNS)),
+        (add(WEB, 1), ApplyError::DestExists(WEB, destination(1).key)),
+        (add(WEB, 3), ApplyError::TooManyDests(2)),
+        (add(DNS, 1), ApplyError::NoService(DNS)),
+        (delete(WEB, 9), ApplyError::NoDest(WEB, unknown.key)),
+        (Change::EditDest { service: WEB, from: unknown, to: unknown }, ApplyError::NoDest(WEB, unknown.key)),
+        (
+            Change::AddDest { service: WEB, dest: Destination { key: ipv6_dest, ..unknown } },
+            ApplyError::NotIpv4(ipv6_dest.addr),
+        ),
+    ];
+    let picture = |registry: &Registry| {
+        (
+            format!("{:?}", registry.find(WEB)),
+            registry.sizes(),
+            registry.trashed(),
+            registry.dest_names().len(),
+        )
+    };
+    let before = picture(&registry);
+    for (change, expected) in refused {
+        assert_eq!(registry.apply(&change), Err(expected), "{change}");
+        assert_eq!(picture(&registry), before, "{change}");
+    }
+    // No slot was lost on the way: another takes the place of one, once that one is out of the trash.
+    registry.must(&[delete(WEB, 1)]);
+    assert_eq!(registry.apply(&add(WEB, 3)), Err(ApplyError::TooManyDests(2)));
+    for minutes in [1, 2, 3] {
+        registry.set_time(minutes * MINUTE);
+        registry.reclaim(0);
+    }
+    registry.must(&[add(WEB, 3)]);
+    assert_eq!(registry.sizes(), (1, 2));
+}
+
+/// What is in the trash takes slots of its own, but no number of living ones is exceeded for it.
+#[test]
+fn a_destination_that_flaps_takes_one_slot() {
+    let mut registry = registry("[limits]\nservices = 1\ndestinations = 1\n");
+    registry.must(&[add_service(WEB)]);
+    for _ in 0..1000 {
+        registry.must(&[add(WEB, 1), delete(WEB, 1)]);
+    }
+    assert_eq!(registry.trashed(), 1);
+    registry.must(&[add(WEB, 1)]);
+    assert_eq!(registry.slots(WEB).1, [2]);
+}
+
+#[test]
+fn nat_destinations_are_known_while_any_service_has_them() {
+    let mut registry = registry("");
+    let known = |registry: &Registry| {
+        registry.services.has_nat_dest(Ipv4Addr::new(10, 0, 0, 1), 8080, Proto::Tcp.number())
+    };
+    let other = ServiceKey { port: 81, ..WEB };
+    registry.must(&[add_service(WEB), add_service(other), add(WEB, 1), add(other, 1), delete(WEB, 1)]);
+    assert!(known(&registry));
+    let (from, to) = (destination(1), Destination { method: Method::Dr, ..destination(1) });
+    registry.must(&[Change::EditDest { service: other, from, to }]);
+    assert!(!known(&registry), "direct routing has no replies through us");
+    registry.must(&[Change::EditDest { service: other, from: to, to: from }]);
+    assert!(known(&registry));
+    registry.must(&[Change::DeleteService { key: other }]);
+    assert!(!known(&registry));
+}
+
+/// Workers keep what they have until they look; control sees when they have.
+#[test]
+fn a_snapshot_does_not_change_and_is_freed_by_control() {
+    let mut registry = registry("");
+    registry.must(&[add_service(WEB), add(WEB, 1)]);
+    let stats = Registry::worker_stats();
+    let mut publisher = Publisher::new(registry.snapshot(), vec![Arc::clone(&stats)]);
+    let mut worker = publisher.subscribe();
+    let held = Arc::clone(worker.load(&stats));
+
+    registry.must(&[add(WEB, 2), Change::DeleteService { key: WEB }]);
+    let next = registry.snapshot();
+    let generation = next.generation;
+    publisher.publish(next);
+    let vip = Ipv4Addr::new(203, 0, 113, 10);
+    assert_eq!(held.services.find(vip, 80, 6).unwrap().dests.len(), 1);
+    assert!(!publisher.is_settled(generation));
+    assert!(worker.load(&stats).services.find(vip, 80, 6).is_none());
+    assert!(publisher.is_settled(generation));
+    assert_eq!(publisher.reclaim(), 1, "the test holds it");
+    drop(held);
+    assert_eq!(publisher.reclaim(), 0);
+    stats.generation.store(0, Release);
+    assert!(!publisher.is_settled(generation));
+}
