@@ -74,6 +74,11 @@ impl<H: HashFlow> Conns<H> {
         }
     }
 
+    /// Arms the timer of the connection at `slot` anew, because [`Record::touch`] said so.
+    pub fn rearm(&mut self, slot: Slot) {
+        self.wheel.arm(&mut self.table.records, slot);
+    }
+
     /// Ends the connection at `slot`; false if there is none. Worker.
     pub fn remove(&mut self, slot: Slot) -> bool {
         if (slot.index() as usize) < self.table.capacity() {

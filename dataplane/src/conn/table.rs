@@ -322,6 +322,12 @@ impl<H: HashFlow> ConnTable<H> {
         (window.start..end).filter(used).map(Slot)
     }
 
+    /// The overflow counts of all buckets: how many buckets all entries together are away from home.
+    #[cfg(test)]
+    pub(super) fn total_passed(&self) -> u64 {
+        self.buckets.iter().map(|bucket| u64::from(bucket.passed())).sum()
+    }
+
     /// Puts an entry for `key` into the index. There is room: the index has 1 / 0.7 times the
     /// entries that all records need.
     fn enter(&mut self, key: &FlowKey, word: u32) {

@@ -57,8 +57,8 @@ const LEVELS: usize = 3;
 const SLOTS_SHIFT: u32 = 8;
 const SLOTS: usize = 1 << SLOTS_SHIFT;
 
-/// Farthest slot of the last level, in ticks: one slot short of a full turn.
-const REACH: u32 = (SLOTS as u32 - 1) << (2 * SLOTS_SHIFT);
+/// Longest wait, in ticks, that the last level has a slot for: one tick short of its full turn.
+const REACH: u32 = (1 << (LEVELS as u32 * SLOTS_SHIFT)) - 1;
 
 /// In a record's `prev`: the record is the first of the list numbered by the other bits.
 const HEAD: u32 = 1 << 31;
@@ -166,20 +166,13 @@ impl Wheel {
         self.armed as usize
     }
 
-    /// The list to hang a record into that ends at tick `expires`.
+    /// The list to hang a record into that ends at tick `expires`: on the level whose slots are less
+    /// than a turn away, and never one that is being emptied at `next_tick`, unless the end has come.
     fn list_of(&self, expires: u32) -> usize {
         let now = self.next_tick;
-        let end = if is_before(expires, now) {
-            now
-        } else {
-            now.wrapping_add(expires.wrapping_sub(now).min(REACH))
-        };
-        for level in 0..LEVELS - 1 {
-            if Self::turns(end, now, level) < SLOTS as u32 {
-                return level * SLOTS + Self::position(end, level);
-            }
-        }
-        (LEVELS - 1) * SLOTS + Self::position(end, LEVELS - 1)
+        let wait = if is_before(expires, now) { 0 } else { expires.wrapping_sub(now).min(REACH) };
+        let level = (wait.max(1).ilog2() / SLOTS_SHIFT) as usize;
+        level * SLOTS + Self::position(now.wrapping_add(wait), level)
     }
 
     /// The first list that has to be emptied at `next_tick`, coarse levels first.
@@ -209,13 +202,6 @@ impl Wheel {
             }
         }
         self.next_tick = here.wrapping_add(ahead);
-    }
-
-    /// Slots of `level` from the one `now` is in to the one `end` is in.
-    fn turns(end: u32, now: u32, level: usize) -> u32 {
-        let shift = SLOTS_SHIFT * level as u32;
-        let start = now & !((1 << shift) - 1);
-        end.wrapping_sub(start) >> shift
     }
 
     /// Position within its level of the slot that `tick` is in.
