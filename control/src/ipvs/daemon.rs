@@ -63,6 +63,19 @@ pub struct DaemonRequest {
 }
 
 impl DaemonRequest {
+    /// A request with everything but the interface left to the server, for a state of no number yet.
+    pub fn named(interface: &str) -> DaemonRequest {
+        DaemonRequest {
+            state: 0,
+            interface: interface.to_owned(),
+            sync_id: 0,
+            max_bytes: None,
+            group: None,
+            port: None,
+            ttl: None,
+        }
+    }
+
     /// The daemon on an interface with this MTU, in bytes; what was not given has the kernel's defaults.
     pub fn resolve(&self, state: DaemonState, mtu: u32) -> Daemon {
         let group = self.group.unwrap_or(DEFAULT_GROUP.into());
