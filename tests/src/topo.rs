@@ -16,6 +16,7 @@ use dataplane::conn::{TICK_NS, state, tick_of};
 use dataplane::counters::{Totals, WorkerFigures};
 use dataplane::hash::FlowKey;
 use dataplane::io::mem::{MemBuf, MemIo};
+use dataplane::io::pcap;
 use dataplane::publish::Publisher;
 use dataplane::registry::{DestRow, Registry, ServiceRow};
 use dataplane::route::PortFacts;
@@ -132,6 +133,22 @@ impl Topo {
         self.sent()
     }
 
+    /// Runs a capture through the worker as `weir replay` does: by the file's clock, each frame on the port that would
+    /// have received it. Returns everything sent, in order.
+    pub fn replay(&mut self, capture: &[u8]) -> Vec<Out> {
+        let mut frames = pcap::read(capture).expect("a capture file");
+        let shift = self.now_ns.wrapping_sub(frames.first().map_or(0, |frame| frame.time_ns));
+        for frame in &mut frames {
+            frame.time_ns = frame.time_ns.wrapping_add(shift);
+        }
+        let mut sent = Vec::new();
+        let net = self.registry.net();
+        self.now_ns =
+            pcap::replay(&mut self.worker, &mut self.io, net, &frames, 0, |_, step| sent.extend(step.sent));
+        assert_eq!(self.figures().unaccounted(), 0, "packets are lost or counted twice\n{}", self.dump());
+        sent.into_iter().map(|(port, frame)| Out { port: port.into(), frame }).collect()
+    }
+
     /// What the worker sent since it was last asked.
     pub fn sent(&mut self) -> Vec<Out> {
         self.io.drain().into_iter().map(|(port, frame)| Out { port: port.into(), frame }).collect()
@@ -186,14 +203,16 @@ impl Topo {
         (0..active).for_each(|_| state.shift(true));
     }
 
-    /// Overloads a destination that has connections.
-    pub fn set_overload(&mut self, address: Ipv4Addr) {
+    /// Overloads a destination that has connections, or ends its overload. An edit of the destination ends it too.
+    pub fn set_overload(&mut self, address: Ipv4Addr, overloaded: bool) {
         let dest = self.dest(address).dest;
         let state = &self.registry.shared().dests[dest.slot];
-        state.configure(dest.weight, 1, 0);
-        state.bind();
-        state.unbind(false);
-        assert!(state.is_overloaded(), "{address} has connections");
+        state.configure(dest.weight, u32::from(overloaded), 0);
+        if overloaded {
+            state.bind();
+            state.unbind(false);
+        }
+        assert_eq!(state.is_overloaded(), overloaded, "{address} has connections");
     }
 
     /// What a service counted.
@@ -208,6 +227,16 @@ impl Topo {
         let found =
             row.dests.iter().find(|row| (row.dest.addr, row.dest.port) == (server.address, server.port));
         figures(found.unwrap_or_else(|| panic!("no destination {key}")).totals)
+    }
+
+    /// The worker.
+    pub fn worker(&self) -> &Worker<MemBuf> {
+        &self.worker
+    }
+
+    /// Control's model.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
     }
 
     /// The worker's own figures.

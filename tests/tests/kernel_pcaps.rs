@@ -1,15 +1,16 @@
 //! Exchanges captured on both sides of the kernel's balancer, replayed through ours: what comes out, what is counted
 //! and which connection is left must be the same.
 //!
-//! Frames that the kernel's machine did not send go in at their recorded time; those that it sent must come out, per
-//! port and in order. Not compared: IP identification (generated packets have one of our choice), MAC addresses, and
+//! Frames that the kernel's machine did not send are made a capture file and replayed by its clock; those that it sent
+//! must come out, per port and in order. Not compared: IP identification (generated packets have one of our choice), MAC addresses, and
 //! ARP requests, which each machine sends when its own neighbour table wants.
 
 use std::fmt::Write as _;
 
+use dataplane::io::pcap::{self, Frame};
 use tests::case::{Mask, Out, compare};
 use tests::check::{self, Body};
-use tests::kernel::packets::{Exchange, Figures, exchanges};
+use tests::kernel::packets::{Captured, Exchange, Figures, exchanges};
 use tests::topo::{Method, Proto, Rules, Server, Service, Topo};
 
 /// Captured exchanges that need what is not built yet.
@@ -41,18 +42,10 @@ fn captured_exchanges_are_reproduced() {
 
 fn replay(exchange: &Exchange) -> Result<(), String> {
     let mut topo = Topo::new(&rules(exchange));
-    let frames = exchange.frames();
-    let start = frames[0].at;
-    let mut expected = Vec::new();
-    let mut sent = Vec::new();
-    for captured in &frames {
-        topo.set_time(captured.at - start);
-        if captured.is_ours() {
-            expected.push(Out { port: captured.port, frame: captured.frame.clone() });
-        } else {
-            sent.extend(topo.deliver(captured.port, &captured.frame));
-        }
-    }
+    let (ours, theirs): (Vec<Captured>, Vec<Captured>) =
+        exchange.frames().into_iter().partition(Captured::is_ours);
+    let expected: Vec<Out> = ours.into_iter().map(|c| Out { port: c.port, frame: c.frame }).collect();
+    let sent = topo.replay(&capture(theirs));
     for port in 0..2 {
         let on_port = |all: &[Out]| -> Vec<Out> {
             all.iter().filter(|out| out.port == port && !is_arp_request(&out.frame)).cloned().collect()
@@ -89,6 +82,16 @@ fn rules(exchange: &Exchange) -> Rules {
         rules.ports[1].mtu = 1400;
     }
     rules
+}
+
+/// A capture file with these frames.
+fn capture(frames: Vec<Captured>) -> Vec<u8> {
+    let time_ns = |captured: &Captured| captured.at.as_nanos() as u64;
+    let frames: Vec<Frame> =
+        frames.into_iter().map(|c| Frame { time_ns: time_ns(&c), bytes: c.frame }).collect();
+    let mut file = Vec::new();
+    pcap::write(&mut file, &frames).expect("memory takes everything");
+    file
 }
 
 fn is_arp_request(frame: &[u8]) -> bool {

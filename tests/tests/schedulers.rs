@@ -257,7 +257,7 @@ impl Bench {
     }
 
     fn overload(&mut self, number: usize) {
-        self.topo.set_overload(address(number));
+        self.topo.set_overload(address(number), true);
     }
 
     fn expect_counts(&self, expected: &[Counts]) -> Result<(), String> {

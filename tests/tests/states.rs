@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use tests::check;
 use tests::kernel::states::{Kind, Packet, Table, tables};
 use tests::packets::{self, CLIENT, SERVER, SERVER_PORT, VIP, VIP_PORT, flags};
 use tests::topo::{Method, Proto, Rules, Server, Service, Topo};
@@ -22,6 +23,70 @@ fn every_recorded_sequence_leads_to_the_same_state_and_timer() {
     }
     println!("SCTP tables: later");
     assert!(failed.is_empty(), "{failed}");
+}
+
+/// Replies of a directly routed connection that pass through us are counted, forwarded as they are, and from the first
+/// of them on the connection's states follow both sides.
+#[test]
+fn replies_under_direct_routing_are_followed_when_they_pass() {
+    let client = (CLIENT, 20_000);
+    let (rules, ..) = rules("TCP, DR ");
+    let mut topo = Topo::new(&rules);
+    let steps = [
+        (Kind::Syn, false, "SYN_RECV"),
+        (Kind::SynAck, true, "SYN_RECV"),
+        (Kind::Ack, false, "ESTABLISHED"),
+        (Kind::Fin, false, "CLOSE_WAIT"),
+        (Kind::Fin, true, "TIME_WAIT"),
+    ];
+    for (kind, from_server, state) in steps {
+        let (port, frame) = build(Packet { from_server, kind }, client, Method::Dr);
+        let sent = topo.deliver(port, &frame);
+        let [out] = &sent[..] else { panic!("{kind:?}: {sent:?}") };
+        assert_eq!(out.port, 1 - port);
+        let (was, is) = (check::valid(&frame), check::valid(&out.frame));
+        let expected = check::Ip { ttl: was.ip().ttl - 1, ..was.ip().clone() };
+        assert_eq!(*is.ip(), expected, "{kind:?}");
+        assert_eq!(topo.conn(Proto::Tcp, client).map(|conn| conn.state).as_deref(), Some(state), "{kind:?}");
+    }
+    let figures = topo.service_figures(&rules.services[0]);
+    assert_eq!((figures.inpkts, figures.outpkts), (3, 2));
+}
+
+/// A SYN on a connection that exists: `conn_reuse_mode` says whether it starts a new one.
+#[test]
+fn a_syn_starts_anew_where_reuse_allows() {
+    use Kind::{Ack, Fin, Rst, Syn, SynAck};
+    let (client, server) = (false, true);
+    // What happened before, method, modes in which the SYN makes a new connection.
+    let table: [(&str, Method, &[(bool, Kind)], &[i64]); 6] = [
+        ("TIME_WAIT", Method::Nat, &[(client, Syn), (client, Fin)], &[1, 2, 3]),
+        ("CLOSE", Method::Nat, &[(client, Syn), (server, Rst)], &[1, 2, 3]),
+        ("FIN_WAIT", Method::Dr, &[(client, Syn), (client, Ack), (client, Fin)], &[2, 3]),
+        ("FIN_WAIT", Method::Nat, &[(client, Syn), (client, Ack), (server, Fin)], &[]),
+        ("SYN_RECV", Method::Nat, &[(client, Syn), (server, SynAck)], &[]),
+        ("ESTABLISHED", Method::Dr, &[(client, Syn), (client, Ack)], &[]),
+    ];
+    for (state, method, before, renewing) in table {
+        for mode in 0..4 {
+            let (mut rules, ..) = rules(if method == Method::Dr { "TCP, DR " } else { "TCP, NAT" });
+            rules.sysctl.push(("conn_reuse_mode", mode));
+            let mut topo = Topo::new(&rules);
+            let end = (CLIENT, 20_000);
+            let send = |topo: &mut Topo, from_server, kind| {
+                let (port, frame) = build(Packet { from_server, kind }, end, method);
+                assert_eq!(topo.deliver(port, &frame).len(), 1, "{state} {mode}: {kind:?}");
+            };
+            for (from_server, kind) in before {
+                send(&mut topo, *from_server, *kind);
+            }
+            assert_eq!(topo.conn(Proto::Tcp, end).map(|conn| conn.state).as_deref(), Some(state));
+            send(&mut topo, client, Syn);
+            let made = topo.service_figures(&rules.services[0]).conns;
+            assert_eq!(made, 1 + u64::from(renewing.contains(&mode)), "{state} {method:?} mode {mode}");
+            assert_eq!(topo.figures().conns, 1, "{state} {method:?} mode {mode}: the old one is gone");
+        }
+    }
 }
 
 /// Plays every sequence on its own connection and looks at the connection after every packet.

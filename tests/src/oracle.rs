@@ -1,0 +1,3 @@
+//! Slow, obvious models to hold the balancer against. They share no code with it.
+
+pub mod sched;
