@@ -44,7 +44,8 @@ pub enum Command {
     Conns(ConnsArgs),
     /// Run the packets of a capture through a configuration
     #[command(after_help = "The same packets give the same result every time: the clock is the capture's. \
-        The packets that leave are written to OUT; port 0 of the configuration receives IN.\n\n\
+        A frame comes in on the port whose MAC address it is for: `mac` in [[port]], \
+        else 02:00:00:00:00:01 for the first port, :02 for the second. No device is opened.\n\n\
         Example:\n  weir replay rules.toml in.pcap out.pcap --trace")]
     Replay(ReplayArgs),
 }

@@ -8,4 +8,5 @@ pub mod conn_filter;
 pub mod daemon;
 pub mod failure;
 pub mod ipvs;
+pub mod replay;
 pub mod show;

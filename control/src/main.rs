@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         Command::List(args) => control::commands::list(args),
         Command::Conns(args) => control::commands::conns(args),
         Command::Run(args) => return control::daemon::run(args).into(),
-        Command::Replay(_) => unreachable!(),
+        Command::Replay(args) => return control::replay::replay(args).into(),
     };
     match result {
         Ok(()) => Exit::Done.into(),

@@ -6,5 +6,6 @@
 pub mod conns;
 pub mod drops;
 pub mod listing;
+pub mod packet;
 pub mod status;
 pub mod table;
