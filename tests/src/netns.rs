@@ -78,6 +78,11 @@ impl Net {
         self.host("lb")
     }
 
+    /// Host of the switch: a bridge whose port towards a host has that host's name.
+    pub fn switch(&self) -> Host {
+        self.host("switch")
+    }
+
     /// Host of server 1 or 2.
     pub fn server(&self, number: usize) -> Host {
         self.host(&format!("rs{number}"))
@@ -141,9 +146,9 @@ impl Host {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Packets that one of its links has received, as its kernel counts them.
-    pub fn packets_received(&self, device: &str) -> u64 {
-        let file = format!("/sys/class/net/{device}/statistics/rx_packets");
+    /// A figure of one of its links as its kernel counts it, by the name in `/sys/class/net/*/statistics`.
+    pub fn link_figure(&self, device: &str, name: &str) -> u64 {
+        let file = format!("/sys/class/net/{device}/statistics/{name}");
         self.output("cat", &[&file]).trim().parse().expect("a statistics file holds a number")
     }
 

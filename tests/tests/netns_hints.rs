@@ -39,7 +39,7 @@ fn netns_mistakes_of_a_first_start_are_named() {
         ("10.0.0.12:8080 of service", "ip route"),
         ("checksum", "ethtool -K"),
     ];
-    wait_for("every mistake is named", Duration::from_secs(40), || {
+    wait_for("every mistake is named", Duration::from_secs(60), || {
         // A silent server is only told from a quiet one by traffic that goes on.
         fetch(81);
         fetch(82);
