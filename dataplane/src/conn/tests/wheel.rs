@@ -247,3 +247,13 @@ fn a_clock_gone_mad_neither_hangs_nor_repeats() {
         assert_eq!(ended.len(), 3 - conns.timers());
     }
 }
+
+#[test]
+fn an_end_behind_the_wheel_has_come() {
+    let mut conns = conns(2, 9);
+    conns.insert(record(1), 9, MAX_TICKS).unwrap();
+    assert_eq!(conns.expire_next(1 << 29, &mut 100), None);
+    // The clock goes back, then so far ahead that the end looks like the future.
+    let slot = conns.insert(record(2), 9, 0).unwrap();
+    assert_eq!(conns.expire_next((1 << 31) + 15, &mut 100), Some(slot));
+}
