@@ -88,6 +88,9 @@ plug() { # host, device: a cable to the switch
 
 ready() { # host, device
   ip netns exec "$P-$1" ethtool -K "$2" rx off tx off sg off tso off gso off gro off >/dev/null
+  # One CPU receives: a veth otherwise queues on the CPU its sender runs on, and a sender that the
+  # scheduler moves overtakes its own packets.
+  ip netns exec "$P-$1" bash -c "echo 1 >/sys/class/net/$2/queues/rx-0/rps_cpus"
   ip -n "$P-$1" link set "$2" up
 }
 
