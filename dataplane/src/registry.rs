@@ -21,7 +21,7 @@ use crate::dest::DestSlab;
 use crate::neigh::NeighTable;
 use crate::publish::QUIESCENT;
 use crate::route::{Net, PortFacts};
-use crate::sched::WrrPlan;
+use crate::sched::{RrPlan, WrrPlan};
 use crate::service::{Dest, Service};
 use crate::snapshot::{Announcements, Knobs, ServiceMap, Snapshot};
 use crate::wire::ethernet::Mac;
@@ -316,6 +316,7 @@ impl Registry {
                 sched_gen: self.sched_gen,
                 version: 0,
                 dests: Vec::new(),
+                rr: RrPlan::default(),
                 wrr: WrrPlan::start(&[], 0),
             },
         );
@@ -464,6 +465,7 @@ impl Registry {
 /// A destination came, went or was edited: positions start over as the scheduler's rules say.
 fn list_changed(service: &mut Service) {
     service.version = service.version.wrapping_add(1);
+    service.rr.change(&service.dests, service.version);
     if service.scheduler == Scheduler::Wrr {
         service.wrr.change(&service.dests, service.version);
     }

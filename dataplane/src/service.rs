@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 
 use config::{Method, Scheduler, ServiceFlags, ServiceKey, Unmatched};
 
-use crate::sched::WrrPlan;
+use crate::sched::{RrPlan, WrrPlan};
 
 /// One service.
 #[derive(Clone, Debug)]
@@ -35,6 +35,8 @@ pub struct Service {
     pub version: u32,
     /// Destinations in list order, head first.
     pub dests: Vec<Dest>,
+    /// What rr needs beyond the list.
+    pub rr: RrPlan,
     /// What wrr needs beyond the list.
     pub wrr: WrrPlan,
 }

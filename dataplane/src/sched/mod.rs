@@ -14,6 +14,7 @@ use config::Scheduler;
 
 use crate::dest::DestSlab;
 use crate::service::{Dest, Service};
+pub use rr::RrPlan;
 pub use wrr::WrrPlan;
 
 /// Cursor before the first destination.
@@ -24,7 +25,7 @@ const HEAD: u64 = u64::MAX;
 pub struct SchedState {
     /// Scheduler instance this state belongs to.
     sched_gen: u32,
-    /// [`Service::version`] that `wrr` has taken in.
+    /// [`Service::version`] that `rr` or `wrr` has taken in.
     version: u32,
     /// [`Dest::order`] of the last picked destination, or [`HEAD`].
     cursor: u64,
