@@ -10,3 +10,4 @@ pub mod failure;
 pub mod ipvs;
 pub mod replay;
 pub mod show;
+pub mod weiradm;

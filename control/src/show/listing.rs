@@ -141,7 +141,7 @@ fn service_flags(service: &ServiceRow) -> String {
 }
 
 /// Name of a scheduler flag; `sh` and `mh` name two of the three and leave the third nameless.
-fn flag_name(scheduler: &str, flag: u8) -> Option<&'static str> {
+pub(crate) fn flag_name(scheduler: &str, flag: u8) -> Option<&'static str> {
     match (scheduler, flag) {
         ("sh", 1) => Some("sh-fallback"),
         ("sh", 2) => Some("sh-port"),
@@ -189,7 +189,7 @@ fn counters(counters: &CounterFields, columns: Columns) -> String {
 }
 
 /// A counter in 9 bytes; division truncates, and the limits are not the unit boundaries.
-fn large_number(n: u64) -> String {
+pub(crate) fn large_number(n: u64) -> String {
     match n {
         ..100_000_000 => format!("{n:>9}"),
         ..1_000_000_000 => format!("{:>8}K", n / 1_000),
@@ -200,12 +200,12 @@ fn large_number(n: u64) -> String {
 }
 
 /// A counter in full: up to 8 digits in 9 bytes, longer ones with one blank before.
-fn exact_number(n: u64) -> String {
+pub(crate) fn exact_number(n: u64) -> String {
     if n < 100_000_000 { format!("{n:>9}") } else { format!(" {n}") }
 }
 
 /// Merge sort as ipvsadm does it: left half n/2 entries, taking from the left while the comparison is not positive.
-fn ipvsadm_sort<T: Copy>(items: &mut [T], order: impl Fn(T, T) -> i64 + Copy) {
+pub(crate) fn ipvsadm_sort<T: Copy>(items: &mut [T], order: impl Fn(T, T) -> i64 + Copy) {
     if items.len() < 2 {
         return;
     }
@@ -245,7 +245,7 @@ fn dest_order(a: SocketAddr, b: SocketAddr) -> i64 {
 }
 
 /// Addresses by the signed 32-bit difference of their words; the words of IPv6 from the left.
-fn address_order(a: IpAddr, b: IpAddr) -> i64 {
+pub(crate) fn address_order(a: IpAddr, b: IpAddr) -> i64 {
     match (a, b) {
         (IpAddr::V4(a), IpAddr::V4(b)) => signed_difference(a.to_bits(), b.to_bits()),
         (IpAddr::V6(a), IpAddr::V6(b)) => {
@@ -256,11 +256,11 @@ fn address_order(a: IpAddr, b: IpAddr) -> i64 {
     }
 }
 
-fn signed_difference(a: u32, b: u32) -> i64 {
+pub(crate) fn signed_difference(a: u32, b: u32) -> i64 {
     i64::from(a.wrapping_sub(b) as i32)
 }
 
-fn first_nonzero<const N: usize>(differences: [i64; N]) -> i64 {
+pub(crate) fn first_nonzero<const N: usize>(differences: [i64; N]) -> i64 {
     differences.into_iter().find(|d| *d != 0).unwrap_or(0)
 }
 

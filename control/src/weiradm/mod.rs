@@ -1,0 +1,46 @@
+//! The `weiradm` program: ipvsadm's command line on our control socket.
+//!
+//! Model: `words` takes an argument vector apart as ipvsadm's option library does, by the table in `grammar`;
+//! `parse` makes one [`parse::Wanted`] of it, with ipvsadm's checks in ipvsadm's order; `run` carries it out
+//! through a [`Client`] and prints, with `listing`, `save` and `conns` for the formats. `restore` does that for
+//! every line of its input. Each text, number and exit status is ipvsadm 1.31's unless the manual says
+//! otherwise, since scripts read them.
+//!
+//! A [`Transport`] carries messages: the control socket, or in tests a server in the same process. Names of
+//! hosts and services come from a [`Names`].
+//!
+//! A new option is a row in `grammar`, an arm in `parse`, and a sample in `tests/data`.
+//!
+//! Source: ipvsadm 1.31 (Debian 12) by its behaviour, recorded.
+
+mod address;
+mod client;
+mod conns;
+mod grammar;
+mod listing;
+mod names;
+mod parse;
+mod restore;
+mod run;
+mod save;
+mod text;
+mod transport;
+mod words;
+
+pub use client::Client;
+pub use conns::Entry;
+pub use names::{Names, SystemNames};
+pub use run::{Console, run};
+pub use transport::{SocketTransport, Transport};
+
+/// Exit statuses of ipvsadm.
+pub mod status {
+    /// Done.
+    pub const DONE: u8 = 0;
+    /// A listing failed.
+    pub const LISTING: u8 = 1;
+    /// Wrong usage, or no daemon.
+    pub const USAGE: u8 = 2;
+    /// The daemon refused a command, or the words were not understood.
+    pub const REFUSED: u8 = 255;
+}

@@ -1,0 +1,103 @@
+//! Services and destinations as lines that restore them.
+
+use super::grammar::{self, Opt, Options};
+use super::listing::{Texts, partial_netmask, scheduler_flag_names, sort_dests};
+use super::names::Names;
+use crate::ipvs::{Dest, Family, Method, Service, ServiceKey, flag, tunnel_flag, tunnel_type};
+
+/// The form of saved lines, from the options.
+pub(super) struct Form<'a> {
+    texts: Texts<'a>,
+    thresholds: bool,
+}
+
+impl<'a> Form<'a> {
+    pub(super) fn new(options: Options, names: &'a dyn Names) -> Form<'a> {
+        Form { texts: Texts::new(options, names), thresholds: options.has(Opt::SaveAll) }
+    }
+
+    /// The lines of a service and its destinations.
+    pub(super) fn service(&self, service: &Service, mut dests: Vec<Dest>) -> String {
+        sort_dests(&mut dests);
+        let name = self.service_name(&service.key);
+        let options = &service.options;
+        let mut out = format!("-A {name} -s {}", options.scheduler);
+        if options.flags & flag::PERSISTENT != 0 {
+            out.push_str(&format!(" -p {}", options.timeout_seconds));
+            if let Some(mask) = partial_netmask(service) {
+                out.push_str(&format!(" -M {mask}"));
+            }
+        }
+        if let Some(engine) = &options.engine {
+            out.push_str(&format!(" --pe {engine}"));
+        }
+        if options.flags & flag::ONE_PACKET != 0 {
+            out.push_str(" -o");
+        }
+        if let Some(flags) = scheduler_flag_names(service) {
+            out.push_str(&format!(" -b {flags}"));
+        }
+        out.push('\n');
+        for dest in &dests {
+            out.push_str(&self.dest(&name, dest, service.key.protocol()));
+        }
+        out
+    }
+
+    fn service_name(&self, key: &ServiceKey) -> String {
+        match *key {
+            ServiceKey::Mark { family, mark } => {
+                format!("-f {mark}{}", if family == Family::V6 { " -6" } else { "" })
+            }
+            ServiceKey::Address { protocol, address, port } => {
+                let option = match protocol {
+                    6 => "-t",
+                    17 => "-u",
+                    132 => "--sctp-service",
+                    _ => "--xxx-service",
+                };
+                format!("{option} {}", self.texts.endpoint(address, port, protocol))
+            }
+        }
+    }
+
+    fn dest(&self, service: &str, dest: &Dest, protocol: u16) -> String {
+        let method = match dest.options.method {
+            Method::MASQUERADE => "-m",
+            Method::TUNNEL => "-i",
+            _ => "-g",
+        };
+        let endpoint = self.texts.endpoint(dest.key.address, dest.key.port, protocol);
+        let weight = dest.options.weight;
+        let mut out = format!("-a {service} -r {endpoint} {method} -w {weight}");
+        if dest.options.method == Method::TUNNEL {
+            out.push_str(&tunnel(dest));
+        }
+        if self.thresholds {
+            for (option, value) in [("-x", dest.options.upper), ("-y", dest.options.lower)] {
+                if value != 0 {
+                    out.push_str(&format!(" {option} {value}"));
+                }
+            }
+        }
+        out.push('\n');
+        out
+    }
+}
+
+fn tunnel(dest: &Dest) -> String {
+    let tunnel = &dest.options.tunnel;
+    let word = grammar::tunnel_word(tunnel.kind).unwrap_or("(null)");
+    let mut out = format!(" --tun-type {word}");
+    if tunnel.kind == tunnel_type::GUE {
+        out.push_str(&format!(" --tun-port {}", tunnel.port));
+    }
+    if [tunnel_type::GUE, tunnel_type::GRE].contains(&tunnel.kind) {
+        out.push_str(match tunnel.flags {
+            flags if flags & tunnel_flag::REMOTE_CHECKSUM != 0 => " --tun-remcsum",
+            flags if flags & tunnel_flag::CHECKSUM != 0 => " --tun-csum",
+            _ => " --tun-nocsum",
+        });
+    }
+    out
+}

@@ -1,0 +1,208 @@
+//! Every recorded run of ipvsadm (`data/ipvsadm`), repeated with `weiradm`: output, messages, exit status, requests
+//! on the wire, and the state it leaves. What differs on purpose stands in `data/differences.txt`.
+
+mod weiradm_common;
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use control::ipvs::{Command, Dest, Info, Method, Service, ServiceKey, ServiceOptions, Stats, Store};
+use rustix::io::Errno;
+use weiradm_common::{Differences, Outcome, World, connection, ipvsadm, sections, words};
+
+/// Interfaces of the recorded server, with their MTU.
+const INTERFACES: &[(&str, u32)] = &[("lo", 65536), ("eth0", 1500), ("eth1", 1500)];
+/// How many samples there are; the recording of keepalived is no run of ipvsadm.
+const SAMPLES: usize = 162;
+
+#[test]
+fn every_sample_ends_as_recorded() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/ipvsadm");
+    let mut files: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| !path.file_name().unwrap().to_string_lossy().starts_with("wire-"));
+    files.sort();
+    assert_eq!(files.len(), SAMPLES);
+    let mut differences = Differences::of("ipvsadm/");
+    let failures: Vec<String> = files
+        .iter()
+        .filter_map(|path| {
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            run(name, &fs::read_to_string(path).unwrap(), &mut differences).err()
+        })
+        .collect();
+    assert!(failures.is_empty(), "{} samples differ:\n{}", failures.len(), failures.join("\n"));
+    differences.all_used();
+}
+
+fn run(name: &str, text: &str, differences: &mut Differences) -> Result<(), String> {
+    let mut parts = sections(text);
+    let mut part = |section: &str| {
+        let mut recorded = parts.remove(section).unwrap_or_default();
+        differences.apply(name, section, &mut recorded);
+        recorded
+    };
+    let world = World::new(INTERFACES);
+    let before = ipvsadm(&world, &words("-R"), &part("state before"));
+    if before.exit != 0 {
+        return Err(format!("{name}: state before: {before:?}"));
+    }
+    feed(&mut world.borrow_mut(), &part("fed"));
+    world.borrow_mut().requests.clear();
+
+    let command = text.lines().find_map(|line| line.strip_prefix("command: ipvsadm")).ok_or("no command")?;
+    let outcome = ipvsadm(&world, &words(command), &part("stdin"));
+    let expected = Outcome {
+        stdout: part("stdout"),
+        stderr: part("stderr"),
+        exit: part("exit").trim().parse().unwrap(),
+    };
+    same(name, "outcome", &outcome, &expected)?;
+    let recorded = part("wire requests");
+    let requests = recorded.lines().map(|line| line.split_once(' ').unwrap().1.to_owned());
+    same(name, "requests", &world.borrow().requests, &requests.collect())?;
+
+    let head = text.lines().find_map(|line| line.strip_prefix("--- state after (ipvsadm "));
+    if let Some(command) = head {
+        world.borrow_mut().failing.clear();
+        let after = ipvsadm(&world, &words(command.trim_end_matches(')')), "");
+        same(name, "state after", &after.stdout, &part("state after"))?;
+    }
+    Ok(())
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(
+    name: &str,
+    what: &str,
+    ours: &T,
+    recorded: &T,
+) -> Result<(), String> {
+    if ours == recorded {
+        return Ok(());
+    }
+    Err(format!("{name}: {what}\n    ours {ours:?}\nrecorded {recorded:?}"))
+}
+
+/// Puts into the world what no command can.
+fn feed(world: &mut World, lines: &str) {
+    for line in lines.lines() {
+        let (kind, rest) = line.split_once(' ').unwrap();
+        match kind {
+            "svc" => {
+                let (name, values) = split_values(rest);
+                let (service, _) = entry(world, &service_key(&name));
+                set_stats(&mut service.stats, &values);
+            }
+            "dst" => {
+                let (name, values) = split_values(rest);
+                let (service, dest) = name.rsplit_once(' ').unwrap();
+                let dest: std::net::SocketAddr = dest.parse().unwrap();
+                let (_, dests) = entry(world, &service_key(service));
+                let found = |d: &&mut Dest| (d.key.address, d.key.port) == (dest.ip(), dest.port());
+                let dest = dests.iter_mut().find(found).unwrap();
+                set_stats(&mut dest.stats, &values);
+                for (key, value) in &values {
+                    match key.as_str() {
+                        "active" => dest.active = *value as u32,
+                        "inact" => dest.inactive = *value as u32,
+                        "persist" => dest.persistent = *value as u32,
+                        "fwd" => dest.options.method = Method::from_wire(*value as u32),
+                        _ => {}
+                    }
+                }
+            }
+            "conn" => world.connections.push(connection(rest)),
+            "fail" => {
+                let (command, errno) = rest.split_once(' ').unwrap();
+                world.failing.insert(command_number(command), errno_of(errno));
+            }
+            "version" => {
+                let version = u32::from_str_radix(rest.trim_start_matches("0x"), 16).unwrap();
+                let store = world.server.store_mut();
+                store.info = Info { version, ..store.info };
+            }
+            "tabsize" => world.server.store_mut().info.table_size = rest.parse().unwrap(),
+            "timeouts" => assert_eq!(rest, "900 120 300", "the default"),
+            "rawsvc" => {
+                assert_eq!(rest, "proto=47 addr=10.0.0.1:0 sched=rr");
+                let key = ServiceKey::Address { protocol: 47, address: [10, 0, 0, 1].into(), port: 0 };
+                let options = ServiceOptions {
+                    scheduler: "rr".to_owned(),
+                    engine: None,
+                    flags: 0,
+                    timeout_seconds: 0,
+                    netmask: u32::MAX,
+                };
+                world.server.store_mut().add_service(key, options).unwrap();
+            }
+            _ => panic!("{line}"),
+        }
+    }
+}
+
+fn entry<'a>(world: &'a mut World, key: &ServiceKey) -> &'a mut (Service, Vec<Dest>) {
+    world.server.store_mut().entry_mut(key).unwrap()
+}
+
+/// The words without `=`, and the pairs with one.
+fn split_values(text: &str) -> (String, HashMap<String, u64>) {
+    let (pairs, names): (Vec<&str>, Vec<&str>) = text.split(' ').partition(|word| word.contains('='));
+    let pair = |word: &str| {
+        let (key, value) = word.split_once('=').unwrap();
+        (key.to_owned(), value.parse().unwrap())
+    };
+    (names.join(" "), pairs.into_iter().map(pair).collect())
+}
+
+fn service_key(text: &str) -> ServiceKey {
+    let (option, value) = text.split_once(' ').unwrap();
+    if option == "-f" {
+        return ServiceKey::Mark { family: control::ipvs::Family::V4, mark: value.parse().unwrap() };
+    }
+    let protocol = if option == "-t" { 6 } else { 17 };
+    let address: std::net::SocketAddr = value.parse().unwrap();
+    ServiceKey::Address { protocol, address: address.ip(), port: address.port() }
+}
+
+fn set_stats(stats: &mut Stats, values: &HashMap<String, u64>) {
+    for (key, value) in values {
+        let field = match key.as_str() {
+            "conns" => &mut stats.conns,
+            "inpkts" => &mut stats.in_packets,
+            "outpkts" => &mut stats.out_packets,
+            "inbytes" => &mut stats.in_bytes,
+            "outbytes" => &mut stats.out_bytes,
+            "cps" => &mut stats.conns_per_second,
+            "inpps" => &mut stats.in_packets_per_second,
+            "outpps" => &mut stats.out_packets_per_second,
+            "inbps" => &mut stats.in_bytes_per_second,
+            "outbps" => &mut stats.out_bytes_per_second,
+            _ => continue,
+        };
+        *field = *value;
+    }
+}
+
+fn command_number(name: &str) -> u8 {
+    let command = match name {
+        "NEW_SERVICE" => Command::NewService,
+        "NEW_DEST" => Command::NewDest,
+        "GET_DEST" => Command::GetDest,
+        "GET_CONFIG" => Command::GetConfig,
+        "FLUSH" => Command::Flush,
+        _ => panic!("{name}"),
+    };
+    command as u8
+}
+
+fn errno_of(name: &str) -> Errno {
+    match name {
+        "EPERM" => Errno::PERM,
+        "ENOMEM" => Errno::NOMEM,
+        "EINVAL" => Errno::INVAL,
+        "EBUSY" => Errno::BUSY,
+        "EOPNOTSUPP" => Errno::OPNOTSUPP,
+        "EAFNOSUPPORT" => Errno::AFNOSUPPORT,
+        _ => panic!("{name}"),
+    }
+}
