@@ -81,7 +81,7 @@ impl Topo {
             id: 0,
             ports: rules.ports.len(),
             conns: CONNS,
-            services: valid.limits().services as usize,
+            services: registry.service_indices(),
             hash_key: (1, 2),
             prefault: Prefault::Lazy,
             now_ns,

@@ -6,11 +6,14 @@
 //! ARP requests, which each machine sends when its own neighbour table wants.
 
 use std::fmt::Write as _;
+use std::fs;
 
+use control::args::ReplayArgs;
+use control::failure::Exit;
 use dataplane::io::pcap::{self, Frame};
 use tests::case::{Mask, Out, compare};
 use tests::check::{self, Body};
-use tests::kernel::packets::{Captured, Exchange, Figures, exchanges};
+use tests::kernel::packets::{Captured, Exchange, exchanges};
 use tests::topo::{Method, Proto, Rules, Server, Service, Topo};
 
 /// Captured exchanges that need what is not built yet.
@@ -40,22 +43,37 @@ fn captured_exchanges_are_reproduced() {
     assert!(failed.is_empty(), "{failed}");
 }
 
+/// The same through the files that `weir replay` reads and writes.
+#[test]
+fn weir_replay_reproduces_captured_exchanges() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = |name: &str| dir.path().join(name);
+    for exchange in exchanges() {
+        let (ours, theirs) = exchange.split();
+        fs::write(file("rules.toml"), rules(&exchange).to_toml()).unwrap();
+        fs::write(file("in.pcap"), capture(theirs)).unwrap();
+        let args = ReplayArgs {
+            rules: file("rules.toml"),
+            input: file("in.pcap"),
+            output: file("out.pcap"),
+            trace: false,
+        };
+        assert_eq!(control::replay::replay(&args), Exit::Done, "{}", exchange.name);
+        let written = pcap::read(fs::File::open(file("out.pcap")).unwrap()).unwrap();
+        // The file does not say on which port a frame left; its source does.
+        let sent: Vec<Out> = written
+            .into_iter()
+            .map(|frame| Out { port: usize::from(frame.bytes[10]) - 1, frame: frame.bytes })
+            .collect();
+        sides(&ours, &sent).unwrap_or_else(|why| panic!("{}: {why}", exchange.name));
+    }
+}
+
 fn replay(exchange: &Exchange) -> Result<(), String> {
     let mut topo = Topo::new(&rules(exchange));
-    let (ours, theirs): (Vec<Captured>, Vec<Captured>) =
-        exchange.frames().into_iter().partition(Captured::is_ours);
-    let expected: Vec<Out> = ours.into_iter().map(|c| Out { port: c.port, frame: c.frame }).collect();
+    let (expected, theirs) = exchange.split();
     let sent = topo.replay(&capture(theirs));
-    for port in 0..2 {
-        let on_port = |all: &[Out]| -> Vec<Out> {
-            all.iter().filter(|out| out.port == port && !is_arp_request(&out.frame)).cloned().collect()
-        };
-        let sent = on_port(&sent);
-        for out in &sent {
-            check::valid(&out.frame);
-        }
-        compare(&on_port(&expected), &sent, Mask::IpIdAndMacs)?;
-    }
+    sides(&expected, &sent)?;
 
     let service = &topo.rules().services[0];
     let mut figures = vec![topo.service_figures(service)];
@@ -64,6 +82,21 @@ fn replay(exchange: &Exchange) -> Result<(), String> {
     for (state, client) in &exchange.connections {
         let found = topo.conn(service.proto, (*client.ip(), client.port())).map(|conn| conn.state);
         same("state", &Some((*state).to_owned()), &found)?;
+    }
+    Ok(())
+}
+
+/// Compares what was captured with what was sent, side by side.
+fn sides(expected: &[Out], sent: &[Out]) -> Result<(), String> {
+    for port in 0..2 {
+        let on_port = |all: &[Out]| -> Vec<Out> {
+            all.iter().filter(|out| out.port == port && !is_arp_request(&out.frame)).cloned().collect()
+        };
+        let sent = on_port(sent);
+        for out in &sent {
+            check::valid(&out.frame);
+        }
+        compare(&on_port(expected), &sent, Mask::IpIdAndMacs)?;
     }
     Ok(())
 }
@@ -100,11 +133,4 @@ fn is_arp_request(frame: &[u8]) -> bool {
 
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, expected: &T, found: &T) -> Result<(), String> {
     if expected == found { Ok(()) } else { Err(format!("{what}: expected {expected:?}, found {found:?}")) }
-}
-
-/// The listing is what an operator sees of it, so figures of zero are figures too.
-#[test]
-fn the_recordings_count_something() {
-    let all: Vec<Figures> = exchanges().iter().flat_map(|e| e.listing.clone()).collect();
-    assert!(all.iter().any(|f| f.inpkts > 0) && all.iter().any(|f| *f == Figures::default()));
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use pcap_file::pcap::PcapReader;
 
 use super::{cut, number};
+use crate::case::Out;
 
 /// One exchange.
 #[derive(Clone, Debug)]
@@ -78,6 +79,12 @@ impl Exchange {
         let mut all = [read(self.name, "client", 0), read(self.name, "server", 1)].concat();
         all.sort_by_key(|frame| frame.at);
         all
+    }
+
+    /// What the balancer sent, and what it was sent (or overheard), each by time.
+    pub fn split(&self) -> (Vec<Out>, Vec<Captured>) {
+        let (ours, theirs): (Vec<_>, Vec<_>) = self.frames().into_iter().partition(Captured::is_ours);
+        (ours.into_iter().map(|c| Out { port: c.port, frame: c.frame }).collect(), theirs)
     }
 }
 

@@ -40,7 +40,7 @@ pub struct Rules {
 /// One port.
 #[derive(Clone, Debug)]
 pub struct Port {
-    /// What the driver says its MAC address is; not in the file.
+    /// Its MAC address.
     pub mac: Mac,
     /// Own address and prefix length, `10.0.0.254/24` for instance.
     pub address: String,
@@ -130,15 +130,15 @@ impl Rules {
     pub fn to_toml(&self) -> String {
         let mut out = String::new();
         for (index, port) in self.ports.iter().enumerate() {
-            let Port { address, gateway, mtu, .. } = port;
+            let Port { mac, address, gateway, mtu } = port;
             let _ = write!(out, "[[port]]\nname = \"p{index}\"\ndevice = \"memory{index}\"\n");
-            let _ = write!(out, "addresses = [\"{address}\"]\nmtu = {mtu}\n");
+            let _ = write!(out, "mac = \"{}\"\naddresses = [\"{address}\"]\nmtu = {mtu}\n", text(*mac));
             if let Some(gateway) = gateway {
                 let _ = writeln!(out, "gateway = [\"{gateway}\"]");
             }
         }
         for (port, address, mac) in &self.neighbours {
-            let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
+            let mac = text(*mac);
             let _ =
                 write!(out, "[[neighbour]]\naddress = \"{address}\"\nmac = \"{mac}\"\nport = \"p{port}\"\n");
         }
@@ -194,4 +194,9 @@ impl Server {
     pub fn new(address: Ipv4Addr, port: u16, method: Method) -> Self {
         Self { address, port, method, weight: 1, upper: 0, lower: 0 }
     }
+}
+
+/// A MAC address as it is written.
+fn text(mac: Mac) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
 }
