@@ -39,6 +39,14 @@ fn netns_a_stop_in_traffic_is_clean_and_failed_starts_leave_nothing() {
     assert_refused("second daemon on the same socket", &second, 3, &["weir.sock"]);
     let url = format!("http://{VIP}/");
     assert_eq!(net.client().output("curl", &["-sS", "--max-time", "5", &url]), "rs1\n", "the first goes on");
+    assert!(weir.notified().contains(&"READY=1".to_owned()), "the service manager is told of the start");
+
+    // A bad file in mid-life: named in the log, nothing changes.
+    weir.reload_in_vain(&good.replace("scheduler =", "schedular ="), "schedular");
+    assert_eq!(net.client().output("curl", &["-sS", "--max-time", "5", &url]), "rs1\n");
+    weir.reload(&good.replace("\"rr\"", "\"wlc\""));
+    let said = weir.notified();
+    assert!(["RELOADING=1", "READY=1"].iter().all(|word| said.iter().any(|line| line == word)), "{said:?}");
 
     // A download in full swing when the signal comes.
     fs::write(web.files.join("big"), vec![7; 50_000_000]).expect("room for the file");
@@ -49,7 +57,7 @@ fn netns_a_stop_in_traffic_is_clean_and_failed_starts_leave_nothing() {
     let pid = weir.id();
     let ended = weir.stop();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
-    assert!(!ended.log.contains("ERROR"), "{}", ended.log);
+    assert!(ended.notified.contains(&"STOPPING=1".to_owned()), "{:?}", ended.notified);
     assert!(!socket.exists(), "the socket is removed");
     assert!(!Path::new(&format!("/proc/{pid}")).exists());
     assert_eq!(leftovers(), before);

@@ -1,6 +1,7 @@
 //! The daemon under test: started in the balancer's namespace, configured by file, asked over its socket.
 
 use std::fs::{self, File};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, SystemTime};
@@ -73,6 +74,7 @@ pub struct Daemon {
     config: PathBuf,
     log: PathBuf,
     socket: PathBuf,
+    manager: UnixDatagram,
 }
 
 /// What `weir status --json` prints, as far as tests read it.
@@ -117,6 +119,8 @@ pub struct Ended {
     pub status: ExitStatus,
     /// Its log.
     pub log: String,
+    /// What it told its service manager since that was read last.
+    pub notified: Vec<String>,
 }
 
 impl Daemon {
@@ -147,8 +151,13 @@ impl Daemon {
         let mut command = net.lb().command(binary());
         command.arg("run").arg("--config").arg(&config).stdout(Stdio::null());
         command.stderr(File::create(&log).expect("a directory of our own"));
-        let process = Process::start("weir", &mut command);
-        Daemon { process, config, log, socket: net.dir().join("weir.sock") }
+        let notify = net.dir().join(format!("{name}.notify"));
+        // One of the same name may have left its file.
+        let _ = fs::remove_file(&notify);
+        let manager = UnixDatagram::bind(&notify).expect("a name of our own");
+        manager.set_nonblocking(true).expect("a socket can be polled");
+        let process = Process::start("weir", command.env("NOTIFY_SOCKET", &notify));
+        Daemon { process, config, log, socket: net.dir().join("weir.sock"), manager }
     }
 
     /// Process id.
@@ -171,6 +180,25 @@ impl Daemon {
         });
     }
 
+    /// Gives it a configuration that it must refuse, and waits until the log says `word`.
+    pub fn reload_in_vain(&self, configuration: &str, word: &str) {
+        let before = self.status().daemon.revision;
+        fs::write(&self.config, configuration).expect("a directory of our own");
+        self.process.signal(Signal::HUP);
+        wait_for("the log says why", Duration::from_secs(5), || self.log().contains(word).then_some(()));
+        assert_eq!(self.status().daemon.revision, before, "a refused configuration changes nothing");
+    }
+
+    /// What it told its service manager since the last call, one line each.
+    pub fn notified(&self) -> Vec<String> {
+        let mut message = [0; 4096];
+        let mut lines = Vec::new();
+        while let Ok(length) = self.manager.recv(&mut message) {
+            lines.extend(String::from_utf8_lossy(&message[..length]).lines().map(str::to_owned));
+        }
+        lines
+    }
+
     /// Ends it with SIGTERM.
     pub fn stop(self) -> Ended {
         self.process.signal(Signal::TERM);
@@ -179,7 +207,7 @@ impl Daemon {
 
     fn wait(mut self) -> Ended {
         let status = self.process.wait(Duration::from_secs(15));
-        Ended { status, log: self.log() }
+        Ended { status, log: self.log(), notified: self.notified() }
     }
 
     /// Services with their destinations.
