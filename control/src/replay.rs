@@ -110,7 +110,7 @@ impl Balancer {
             id: 0,
             ports: valid.ports().len(),
             conns: valid.connections().max as usize,
-            services: valid.limits().services as usize,
+            services: registry.service_indices(),
             hash_key: HASH_KEY,
             prefault: Prefault::Lazy,
             now_ns,

@@ -47,7 +47,7 @@ impl Housekeeping {
     }
 
     #[cold]
-    pub(crate) fn run<B: PacketBuf, I: Io<Buf = B>>(&mut self, core: &mut Core<B>, cx: Cx<'_>, io: &mut I) {
+    pub(crate) fn run<B: PacketBuf, I: Io<Buf = B>>(&mut self, core: &mut Core<B>, cx: &Cx<'_>, io: &mut I) {
         self.next_ns = cx.now_ns + HOUSEKEEPING_NS;
         if self.first {
             self.kick_gateways(core, cx);
@@ -58,7 +58,7 @@ impl Housekeeping {
         resolve(core, cx, io);
     }
 
-    fn kick_gateways<B: PacketBuf>(&mut self, core: &mut Core<B>, cx: Cx<'_>) {
+    fn kick_gateways<B: PacketBuf>(&mut self, core: &mut Core<B>, cx: &Cx<'_>) {
         if self.gateways == Some(cx.snap.net.generation) {
             return;
         }
@@ -78,14 +78,17 @@ fn is_unknown(table: &NeighTable, hop: crate::neigh::Hop) -> bool {
 }
 
 /// Sends requests that are due and settles what has been decided.
-fn resolve<B: PacketBuf, I: Io<Buf = B>>(core: &mut Core<B>, cx: Cx<'_>, io: &mut I) {
+fn resolve<B: PacketBuf, I: Io<Buf = B>>(core: &mut Core<B>, cx: &Cx<'_>, io: &mut I) {
     let mut asks = ArrayVec::<Ask, RESOLVING_MAX>::new();
     let mut settled = ArrayVec::new();
     core.resolver.due(&core.neigh, cx.now_ns, &mut asks, &mut settled);
     for ask in asks {
         let (port, addr, mac) = core.neigh.identity(ask.hop);
         match io.alloc() {
-            Some(buf) => core.ask(cx, buf, port, addr, ask.probe.then_some(mac)),
+            Some(mut buf) => {
+                let verdict = core.ask(cx, &mut buf, port, addr, ask.probe.then_some(mac));
+                core.dispose(cx, buf, verdict);
+            }
             None => bump(&core.stats.mbuf_nomem, 1),
         }
         core.flush(io);
@@ -97,7 +100,7 @@ fn resolve<B: PacketBuf, I: Io<Buf = B>>(core: &mut Core<B>, cx: Cx<'_>, io: &mu
 }
 
 impl Announcer {
-    fn run<B: PacketBuf, I: Io<Buf = B>>(&mut self, core: &mut Core<B>, cx: Cx<'_>, io: &mut I) {
+    fn run<B: PacketBuf, I: Io<Buf = B>>(&mut self, core: &mut Core<B>, cx: &Cx<'_>, io: &mut I) {
         let list = &cx.snap.announce;
         let end = list.first + list.addrs.len() as u64;
         if end > self.to {
@@ -132,7 +135,10 @@ impl Announcer {
                     continue;
                 }
                 match io.alloc() {
-                    Some(buf) => core.announce(cx, buf, port, addr),
+                    Some(mut buf) => {
+                        let verdict = core.announce(cx, &mut buf, port, addr);
+                        core.dispose(cx, buf, verdict);
+                    }
                     None => bump(&core.stats.mbuf_nomem, 1),
                 }
             }

@@ -114,7 +114,9 @@ impl Registry {
     /// every setting at its default: apply `plan(&Valid::empty(), valid)` next.
     pub fn new(valid: &Valid, facts: Vec<PortFacts>, workers: usize) -> Result<Self, SlabError> {
         let limits = valid.limits().clone();
-        let slots = 1 + limits.services as usize + limits.destinations as usize;
+        // Twice what may exist: deleted objects hold their slots until connections and workers have left them, so that
+        // a reload may replace everything at the limits.
+        let slots = 1 + 2 * (limits.services as usize + limits.destinations as usize);
         let slabs = (0..workers).map(|_| CounterSlab::new(slots).map(Arc::new)).collect::<Result<_, _>>()?;
         let shared = Shared {
             dests: Arc::new(DestSlab::new(slots)?),
@@ -131,7 +133,7 @@ impl Registry {
             facts,
             shared,
             slabs,
-            slots: Slots::new(slots as u32, limits.services),
+            slots: Slots::new(slots as u32, 2 * limits.services),
             trash: Trash::default(),
             limits,
             service_count: 0,
@@ -151,6 +153,11 @@ impl Registry {
     /// Worker `id`'s counters.
     pub fn counters(&self, id: usize) -> Arc<CounterSlab> {
         Arc::clone(&self.slabs[id])
+    }
+
+    /// Service indices that can be in use: the size of a worker's scheduler states.
+    pub fn service_indices(&self) -> usize {
+        2 * self.limits.services as usize
     }
 
     /// Figures of a worker that has not started yet: it delays no publication.

@@ -1,17 +1,23 @@
-//! What becomes of a packet: forwarded, consumed, or dropped for a reason that has a name, a sentence and a counter.
+//! What becomes of a packet's buffer, and why packets are dropped: each reason has a name, a sentence and a counter.
 //!
 //! Conservation, checked by every test: `rx + generated = tx + consumed + drops + queued + parked`. A packet that is
-//! answered by a generated one (an ICMP error, a TCP reset) counts as dropped itself; the answer counts as generated.
+//! answered by a generated one (an ICMP error, a TCP reset) counts as dropped itself; the answer, made in the same
+//! buffer, counts as generated.
 
-/// Outcome of one received packet, decided in the pipeline. `Copy`, never formatted on the packet path.
+use crate::io::PortIndex;
+use crate::neigh::Hop;
+use crate::neigh::resolve::Origin;
+
+/// What to do with a buffer, decided in the pipeline; whatever was to be counted has been. `Copy`, never formatted on
+/// the packet path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Handed to a transmit queue, or parked until its neighbour answers.
-    Forward,
-    /// Used up by the balancer itself: ARP, an echo request that was answered.
-    Consumed,
-    /// Dropped and counted.
-    Drop(DropReason),
+    /// The frame in it is finished: send it on that port.
+    Send(PortIndex),
+    /// Let the packet in it wait until that neighbour's MAC address is known.
+    Park(Hop, Origin),
+    /// Free it: its packet was dropped or used up.
+    Free,
 }
 
 macro_rules! drop_reasons {

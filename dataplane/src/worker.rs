@@ -48,7 +48,7 @@ pub struct WorkerConfig {
     pub ports: usize,
     /// Connections its table holds.
     pub conns: usize,
-    /// Services that can exist (`[limits] services`).
+    /// Scheduler states it keeps ([`crate::registry::Registry::service_indices`]).
     pub services: usize,
     /// Key of the flow hash; random outside tests.
     pub hash_key: (u64, u64),
@@ -131,7 +131,7 @@ impl<B: PacketBuf> Worker<B> {
             if !self.burst.is_empty() {
                 received += self.burst.len();
                 cx.port = port;
-                core.process(cx, &mut self.burst);
+                core.process(&cx, &mut self.burst);
             }
             core.flush(io);
         }
@@ -140,10 +140,10 @@ impl<B: PacketBuf> Worker<B> {
             bump(&core.stats.rx, received as u64);
             bump(&core.stats.busy_polls, 1);
         }
-        core.expire(cx, received);
+        core.expire(&cx, received);
         self.mailbox.serve(core, cx.tick);
         if self.housekeeping.is_due(now_ns) {
-            self.housekeeping.run(core, cx, io);
+            self.housekeeping.run(core, &cx, io);
             core.flush(io);
         }
         core.stats.conns.store(core.conns.table().len() as u64, Relaxed);
@@ -164,7 +164,7 @@ impl<B: PacketBuf> Worker<B> {
         let parked = self.core.resolver.drain().count();
         let queued = self.core.queues.clear();
         for (reason, n) in [(DropReason::NeighQueue, parked), (DropReason::TxFull, queued)] {
-            (0..n).for_each(|_| self.core.count_drop(reason));
+            (0..n).for_each(|_| self.core.stats.count_drop(reason));
         }
         self.core.stats.queued.store(0, Relaxed);
         self.core.stats.parked.store(0, Relaxed);
@@ -186,7 +186,7 @@ impl<B: PacketBuf> Worker<B> {
 impl<B: PacketBuf> Core<B> {
     /// Takes a burst through every stage and leaves it empty. Hot.
     #[inline(always)]
-    fn process(&mut self, cx: Cx<'_>, burst: &mut Burst<B>) {
+    fn process(&mut self, cx: &Cx<'_>, burst: &mut Burst<B>) {
         let ours = Mac(cx.snap.net.ports[usize::from(cx.port)].facts.mac);
         let mut metas = [Meta::NONE; BURST];
         for (meta, buf) in metas.iter_mut().zip(burst.iter()) {
@@ -194,21 +194,31 @@ impl<B: PacketBuf> Core<B> {
         }
         let probes = Probes::of(&self.conns, &metas[..burst.len()]);
         for (i, buf) in burst.drain(..).enumerate() {
-            let verdict = self.decide(cx, buf, &metas[i], &probes, i);
-            self.account(verdict);
+            let mut buf = buf;
+            let verdict = self.decide(cx, &mut buf, &metas[i], &probes, i);
+            self.dispose(cx, buf, verdict);
         }
     }
 
     /// What becomes of one packet.
     #[inline(always)]
-    fn decide(&mut self, cx: Cx<'_>, buf: B, meta: &Meta, probes: &Probes, i: usize) -> Verdict {
+    fn decide(&mut self, cx: &Cx<'_>, buf: &mut B, meta: &Meta, probes: &Probes, i: usize) -> Verdict {
+        if meta.kind != Kind::Flow {
+            return self.rare(cx, buf, meta);
+        }
+        match probes.look_up(&self.conns, i, meta) {
+            Some((slot, Direction::Request)) => self.request(cx, buf, meta, slot),
+            Some((slot, Direction::Reply)) => self.reply(cx, buf, meta, slot),
+            None => self.miss(cx, buf, meta),
+        }
+    }
+
+    /// Everything but TCP and UDP.
+    #[inline(never)]
+    fn rare(&mut self, cx: &Cx<'_>, buf: &mut B, meta: &Meta) -> Verdict {
         match meta.kind {
-            Kind::Flow => match probes.look_up(&self.conns, i, meta) {
-                Some((slot, Direction::Request)) => self.request(cx, buf, meta, slot),
-                Some((slot, Direction::Reply)) => self.reply(cx, buf, meta, slot),
-                None => self.miss(cx, buf, meta),
-            },
-            Kind::Bad(reason) => Verdict::Drop(reason),
+            Kind::Flow => self.miss(cx, buf, meta),
+            Kind::Bad(reason) => self.drop(reason),
             Kind::Arp => self.arp(cx, buf),
             Kind::Icmp => self.icmp(cx, buf, meta),
             Kind::Other => self.other(cx, meta),
@@ -218,7 +228,7 @@ impl<B: PacketBuf> Core<B> {
     /// Ends connections whose time is up: looks at no more than [`TIMERS_PER_POLL`] timers and one for each packet
     /// received, so that connections end as fast as packets can make them.
     #[inline(always)]
-    fn expire(&mut self, cx: Cx<'_>, received: usize) {
+    fn expire(&mut self, cx: &Cx<'_>, received: usize) {
         let mut budget = TIMERS_PER_POLL + received;
         while let Some(slot) = self.conns.expire_next(cx.tick, &mut budget) {
             let conn = self.conns.get(slot);

@@ -90,7 +90,7 @@ impl<'a> Machine<'a> {
             let (outbox, from) = bounded(MAILBOX_MESSAGES);
             let (cpu, mode) = self.cpus.workers[id];
             let start = Start {
-                config: self.worker_config(id, valid, &clock)?,
+                config: self.worker_config(id, valid, &registry, &clock)?,
                 cpu,
                 mode,
                 nice: valid.workers().nice,
@@ -169,12 +169,18 @@ impl<'a> Machine<'a> {
         Ok(registry)
     }
 
-    fn worker_config(&self, id: usize, valid: &Valid, clock: &TscClock) -> Result<WorkerConfig, Failure> {
+    fn worker_config(
+        &self,
+        id: usize,
+        valid: &Valid,
+        registry: &Registry,
+        clock: &TscClock,
+    ) -> Result<WorkerConfig, Failure> {
         Ok(WorkerConfig {
             id,
             ports: self.ports.len(),
             conns: connections_per_worker(valid.connections().max as usize, self.cpus.workers.len()),
-            services: valid.limits().services as usize,
+            services: registry.service_indices(),
             hash_key: random_key().map_err(|error| Failure::environment("/dev/urandom", error))?,
             prefault: Prefault::Now,
             now_ns: clock.now_ns(),

@@ -10,7 +10,7 @@ use crate::pipeline::forward::restore;
 use crate::pipeline::parse::{Kind, parse};
 use crate::pipeline::{Core, Cx};
 use crate::verdict::{DropReason, Verdict};
-use crate::wire::ethernet::{self, Mac};
+use crate::wire::ethernet;
 use crate::wire::icmp::{self, Problem};
 use crate::wire::{ipv4, tcp};
 
@@ -97,7 +97,7 @@ impl Answers {
         self.id
     }
 
-    fn may_report(&mut self, cx: Cx<'_>, to: u32, problem: Problem) -> bool {
+    fn may_report(&mut self, cx: &Cx<'_>, to: u32, problem: Problem) -> bool {
         if !matches!(problem, Problem::FragmentationNeeded { .. }) {
             let cell = (to.wrapping_mul(0x9E37_79B1) >> 16) as usize % ICMP_PEER_CELLS;
             let peer = &mut self.peers[cell];
@@ -112,12 +112,12 @@ impl Answers {
         self.errors.take(cx.now_ns, knobs.icmp_rate, knobs.icmp_burst)
     }
 
-    pub(super) fn may_reset(&mut self, cx: Cx<'_>) -> bool {
+    pub(super) fn may_reset(&mut self, cx: &Cx<'_>) -> bool {
         let knobs = &cx.snap.knobs;
         self.resets.take(cx.now_ns, knobs.icmp_rate, knobs.icmp_burst)
     }
 
-    pub(super) fn may_echo(&mut self, cx: Cx<'_>) -> bool {
+    pub(super) fn may_echo(&mut self, cx: &Cx<'_>) -> bool {
         let knobs = &cx.snap.knobs;
         self.echoes.take(cx.now_ns, knobs.icmp_rate, knobs.icmp_burst)
     }
@@ -128,29 +128,25 @@ impl<B: PacketBuf> Core<B> {
     /// connection that is not NAT counts as one of its replies, as with the kernel.
     #[cold]
     #[inline(never)]
-    pub(super) fn reject(&mut self, cx: Cx<'_>, buf: B, refusal: Refusal, about: Option<Slot>) -> Verdict {
-        if let Some(problem) = refusal.problem {
-            self.report(cx, buf, problem, about);
+    pub(super) fn reject(&mut self, cx: &Cx<'_>, buf: &mut B, refusal: Refusal, about: Option<Slot>) -> Verdict {
+        let dropped = self.drop(refusal.reason);
+        match refusal.problem.and_then(|problem| self.report(cx, buf, problem, about)) {
+            Some(sender) => self.emit_own(cx, buf, sender),
+            None => dropped,
         }
-        Verdict::Drop(refusal.reason)
     }
 
-    /// Turns the packet into the ICMP error about it and sends that.
-    fn report(&mut self, cx: Cx<'_>, mut buf: B, problem: Problem, about: Option<Slot>) {
-        let Some((packet, ip)) = whole_packet(&buf) else { return };
-        let (src, dst) = (ip.src(), Ipv4Addr::from_bits(ip.dst()));
-        if !icmp::may_report(packet) || !self.answers.may_report(cx, src, problem) {
-            return;
+    /// Turns the packet into the ICMP error about it; whom to send it to, if one is due.
+    fn report(&mut self, cx: &Cx<'_>, buf: &mut B, problem: Problem, about: Option<Slot>) -> Option<Ipv4Addr> {
+        let (packet, ip) = whole_packet(buf)?;
+        let (sender, dst) = (Ipv4Addr::from_bits(ip.src()), Ipv4Addr::from_bits(ip.dst()));
+        if !icmp::may_report(packet) || !self.answers.may_report(cx, ip.src(), problem) {
+            return None;
         }
-        let sender = Ipv4Addr::from_bits(src);
-        let Some(source) = own_source(cx, dst, sender) else { return };
+        let source = own_source(cx, dst, sender)?.to_bits();
         let id = self.answers.next_id();
-        let Some(len) = icmp::error(&mut self.answers.scratch[..], packet, problem, source.to_bits(), id) else {
-            return;
-        };
-        if !replace(&mut buf, &self.answers.scratch[..len]) {
-            return;
-        }
+        let len = icmp::error(&mut self.answers.scratch[..], packet, problem, source, id)?;
+        replace(buf, &self.answers.scratch[..len])?;
         if let Some(slot) = about {
             let conn = self.conns.get(slot);
             let dest = &self.dests[conn.dest];
@@ -158,51 +154,49 @@ impl<B: PacketBuf> Core<B> {
                 self.counters.count_out(conn.dest, dest.service(), len as u64);
             }
         }
-        self.send_own(cx, buf, sender);
+        Some(sender)
     }
 
-    /// Turns a TCP segment into the reset that answers it and sends that. Returns whether one is due at all.
-    pub(super) fn reset(&mut self, cx: Cx<'_>, mut buf: B) -> bool {
+    /// Drops a TCP segment for a closed port and answers it with a reset; a reset itself gets none.
+    pub(super) fn reset(&mut self, cx: &Cx<'_>, buf: &mut B) -> Verdict {
         let mut out = [0; tcp::RESET_LEN];
-        let Some((packet, ip)) = whole_packet(&buf) else { return false };
-        let sender = Ipv4Addr::from_bits(ip.src());
-        if tcp::reset(&mut out, packet).is_none() {
-            return false;
+        let answer = whole_packet(buf).and_then(|(packet, ip)| {
+            tcp::reset(&mut out, packet)?;
+            Some(Ipv4Addr::from_bits(ip.src()))
+        });
+        let Some(sender) = answer else { return self.drop(DropReason::UnmatchedDrop) };
+        let dropped = self.drop(DropReason::UnmatchedReset);
+        if self.answers.may_reset(cx) && replace(buf, &out).is_some() {
+            return self.emit_own(cx, buf, sender);
         }
-        if self.answers.may_reset(cx) && replace(&mut buf, &out) {
-            self.send_own(cx, buf, sender);
-        }
-        true
+        dropped
     }
 
-    /// Turns an echo request for one of our addresses into its reply and sends that.
-    pub(super) fn echo(&mut self, cx: Cx<'_>, mut buf: B) -> Verdict {
-        let Some((packet, ip)) = whole_packet(&buf) else { return Verdict::Drop(DropReason::IcmpIgnored) };
-        let (sender, len) = (Ipv4Addr::from_bits(ip.src()), packet.len());
-        if !cx.snap.knobs.echo || !is_echo_request(packet) {
-            return Verdict::Drop(DropReason::IcmpIgnored);
-        }
+    /// Turns an echo request for one of our addresses into its reply.
+    pub(super) fn echo(&mut self, cx: &Cx<'_>, buf: &mut B) -> Verdict {
+        let request = whole_packet(buf).filter(|(packet, _)| cx.snap.knobs.echo && is_echo_request(packet));
+        let Some((packet, ip)) = request else { return self.drop(DropReason::IcmpIgnored) };
+        let (sender, end) = (Ipv4Addr::from_bits(ip.src()), ethernet::LEN + packet.len());
         if !self.answers.may_echo(cx) {
-            return Verdict::Drop(DropReason::IcmpLimited);
+            return self.drop(DropReason::IcmpLimited);
         }
         let id = self.answers.next_id();
-        let packet = buf.data_mut().get_mut(ethernet::LEN..ethernet::LEN + len).unwrap_or_default();
-        if !icmp::echo_reply(packet, id) {
-            return Verdict::Drop(DropReason::IcmpIgnored);
+        if !icmp::echo_reply(buf.data_mut().get_mut(ethernet::LEN..end).unwrap_or_default(), id) {
+            return self.drop(DropReason::IcmpIgnored);
         }
-        buf.set_len(ethernet::LEN + len);
-        self.send_own(cx, buf, sender);
-        Verdict::Consumed
+        buf.set_len(end);
+        self.consume();
+        self.emit_own(cx, buf, sender)
     }
+}
 
-    /// Undoes NAT on a request that was rewritten already.
-    pub(super) fn undo(&self, buf: &mut B, vaddr: u32, vport: u16) {
-        // Parsed anew: the frame has no Ethernet addresses of ours yet, so any MAC that it carries is taken.
-        let Some(dst) = ethernet::Header::at(buf.data()).map(|e| e.dst()) else { return };
-        let meta = parse(buf, dst);
-        if meta.kind == Kind::Flow {
-            restore(buf, &meta, vaddr, vport);
-        }
+/// Undoes NAT on a request that was rewritten already.
+pub(super) fn undo<B: PacketBuf>(buf: &mut B, vaddr: u32, vport: u16) {
+    // Parsed anew: the frame has no Ethernet addresses of ours yet, so any MAC that it carries is taken.
+    let Some(dst) = ethernet::Header::at(buf.data()).map(|e| e.dst()) else { return };
+    let meta = parse(buf, dst);
+    if meta.kind == Kind::Flow {
+        restore(buf, &meta, vaddr, vport);
     }
 }
 
@@ -214,7 +208,7 @@ fn whole_packet<B: PacketBuf>(buf: &B) -> Option<(&[u8], ipv4::Header<&[u8; ipv4
 }
 
 /// The address to speak from about a packet to `dst`: that itself if it is ours, else ours on the way to `sender`.
-fn own_source(cx: Cx<'_>, dst: Ipv4Addr, sender: Ipv4Addr) -> Option<Ipv4Addr> {
+fn own_source(cx: &Cx<'_>, dst: Ipv4Addr, sender: Ipv4Addr) -> Option<Ipv4Addr> {
     let snap = cx.snap;
     if snap.net.local(dst).is_some() || snap.services.vip(dst).is_some() {
         return Some(dst);
@@ -224,17 +218,12 @@ fn own_source(cx: Cx<'_>, dst: Ipv4Addr, sender: Ipv4Addr) -> Option<Ipv4Addr> {
 }
 
 /// Puts `packet` behind the frame's Ethernet header.
-fn replace<B: PacketBuf>(buf: &mut B, packet: &[u8]) -> bool {
+fn replace<B: PacketBuf>(buf: &mut B, packet: &[u8]) -> Option<()> {
     if !buf.set_len(ethernet::LEN + packet.len()) {
-        return false;
+        return None;
     }
-    let frame = buf.data_mut();
-    if let Some(mut ether) = ethernet::Header::at_mut(frame) {
-        ether.set_dst(Mac::ZERO);
-        ether.set_ethertype(ethernet::IPV4);
-    }
-    frame[ethernet::LEN..].copy_from_slice(packet);
-    true
+    buf.data_mut().get_mut(ethernet::LEN..)?.copy_from_slice(packet);
+    Some(())
 }
 
 fn is_echo_request(packet: &[u8]) -> bool {

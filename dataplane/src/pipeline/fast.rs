@@ -3,7 +3,9 @@
 
 use crate::conn::state::{Row, tcp_next};
 use crate::conn::{Direction, Record, Slot, flag, state};
+use crate::dest::DestSlab;
 use crate::io::PacketBuf;
+use crate::pipeline::forward::{ready_reply, ready_request};
 use crate::pipeline::parse::Meta;
 use crate::pipeline::{Core, Cx};
 use crate::verdict::{DropReason, Verdict};
@@ -12,7 +14,7 @@ use crate::wire::{ipv4, tcp};
 impl<B: PacketBuf> Core<B> {
     /// A packet from the client on connection `slot`. Hot.
     #[inline(always)]
-    pub(crate) fn request(&mut self, cx: Cx<'_>, buf: B, meta: &Meta, slot: Slot) -> Verdict {
+    pub(crate) fn request(&mut self, cx: &Cx<'_>, buf: &mut B, meta: &Meta, slot: Slot) -> Verdict {
         if meta.tcp_flags & tcp::SYN != 0 && self.wants_reschedule(cx, slot) {
             self.end_connection(slot);
             return self.miss(cx, buf, meta);
@@ -25,76 +27,45 @@ impl<B: PacketBuf> Core<B> {
 
     /// Counts a request, moves its connection's state and sends it on its way. Hot.
     #[inline(always)]
-    pub(super) fn deliver(&mut self, cx: Cx<'_>, buf: B, meta: &Meta, slot: Slot) -> Verdict {
-        let dest_slot = self.conns.get(slot).dest;
-        let dest = &self.dests[dest_slot];
-        self.counters.count_in(dest_slot, dest.service(), u64::from(meta.ip_len));
+    pub(super) fn deliver(&mut self, cx: &Cx<'_>, buf: &mut B, meta: &Meta, slot: Slot) -> Verdict {
         let conn = self.conns.get_mut(slot);
+        self.counters.count_in(conn.dest, self.dests[conn.dest].service(), u64::from(meta.ip_len));
         conn.in_pkts = conn.in_pkts.wrapping_add(1);
-        let timeout = self.step(cx, meta, slot, Direction::Request);
-        let verdict = self.forward_request(cx, buf, meta, slot);
-        self.conns.touch(slot, cx.tick, timeout);
-        verdict
+        let timeout = step(conn, &self.dests, cx, meta, Direction::Request);
+        let sooner = conn.touch(cx.tick, timeout);
+        let ready = ready_request(conn, &self.neigh, cx, buf, meta);
+        if sooner {
+            self.conns.rearm(slot);
+        }
+        match ready {
+            Ok(to) => self.emit(cx, buf, to, Some(slot)),
+            Err(refusal) => self.reject(cx, buf, refusal, Some(slot)),
+        }
     }
 
     /// A packet from the server on connection `slot`. Hot.
     #[inline(always)]
-    pub(crate) fn reply(&mut self, cx: Cx<'_>, mut buf: B, meta: &Meta, slot: Slot) -> Verdict {
-        let hop = match self.prepare_reply(cx, &mut buf, meta, slot) {
-            Ok(hop) => hop,
-            Err(problem) => return self.reject(cx, buf, problem, None),
+    pub(crate) fn reply(&mut self, cx: &Cx<'_>, buf: &mut B, meta: &Meta, slot: Slot) -> Verdict {
+        let conn = self.conns.get_mut(slot);
+        let to = match ready_reply(conn, &self.neigh, cx, buf, meta) {
+            Ok(to) => to,
+            Err(refusal) => return self.reject(cx, buf, refusal, None),
         };
-        let dest_slot = self.conns.get(slot).dest;
-        let dest = &self.dests[dest_slot];
+        let dest = &self.dests[conn.dest];
         if dest.is_available() {
-            self.counters.count_out(dest_slot, dest.service(), u64::from(meta.ip_len));
+            self.counters.count_out(conn.dest, dest.service(), u64::from(meta.ip_len));
         }
-        let timeout = self.step(cx, meta, slot, Direction::Reply);
-        let verdict = self.emit(cx, buf, hop, None);
-        self.conns.touch(slot, cx.tick, timeout);
-        verdict
-    }
-
-    /// Moves the connection's state for a packet; the timeout of the state it is in then, ticks.
-    #[inline(always)]
-    fn step(&mut self, cx: Cx<'_>, meta: &Meta, slot: Slot, direction: Direction) -> u32 {
-        let conn = self.conns.get_mut(slot);
-        if direction == Direction::Reply {
-            conn.clear(flag::NO_OUTPUT);
-            conn.set(flag::REPLIED);
+        let timeout = step(conn, &self.dests, cx, meta, Direction::Reply);
+        if conn.touch(cx.tick, timeout) {
+            self.conns.rearm(slot);
         }
-        let timeouts = &cx.snap.knobs.timeouts;
-        if meta.key.proto != ipv4::TCP {
-            return timeouts.udp();
-        }
-        let row = Row::of(direction, conn.has(flag::NO_OUTPUT));
-        let next = tcp_next(cx.secure, row, conn.state, meta.tcp_flags);
-        if next != conn.state {
-            self.enter(slot, next);
-        }
-        timeouts.tcp(next)
-    }
-
-    /// Enters another TCP state: moves the connection between its destination's counts if need be.
-    #[inline(never)]
-    fn enter(&mut self, slot: Slot, next: u8) {
-        let conn = self.conns.get_mut(slot);
-        conn.state = next;
-        let active = state::tcp_is_active(next);
-        if active == conn.has(flag::INACTIVE) {
-            if active {
-                conn.clear(flag::INACTIVE);
-            } else {
-                conn.set(flag::INACTIVE);
-            }
-            self.dests[conn.dest].shift(active);
-        }
+        self.emit(cx, buf, to, None)
     }
 
     /// A SYN on a connection that exists: does it start a new one? Rules of `expire_nodest_conn` (its destination is
     /// quiesced) and `conn_reuse_mode` (it is over).
     #[cold]
-    fn wants_reschedule(&self, cx: Cx<'_>, slot: Slot) -> bool {
+    fn wants_reschedule(&self, cx: &Cx<'_>, slot: Slot) -> bool {
         let conn = self.conns.get(slot);
         let knobs = &cx.snap.knobs;
         if knobs.expire_nodest_conn && self.dests[conn.dest].weight() == 0 {
@@ -110,9 +81,9 @@ impl<B: PacketBuf> Core<B> {
     /// A request whose destination was deleted: dropped in silence, or with `expire_nodest_conn` the connection ends
     /// and the packet is one that no connection knows.
     #[cold]
-    fn dest_gone(&mut self, cx: Cx<'_>, buf: B, meta: &Meta, slot: Slot) -> Verdict {
+    fn dest_gone(&mut self, cx: &Cx<'_>, buf: &mut B, meta: &Meta, slot: Slot) -> Verdict {
         if !cx.snap.knobs.expire_nodest_conn {
-            return Verdict::Drop(DropReason::DestGone);
+            return self.drop(DropReason::DestGone);
         }
         self.end_connection(slot);
         self.miss(cx, buf, meta)
@@ -120,8 +91,42 @@ impl<B: PacketBuf> Core<B> {
 
     /// Ends a connection: its destination's counts, its timer, its index entries.
     pub(crate) fn end_connection(&mut self, slot: Slot) {
-        let conn: &Record = self.conns.get(slot);
+        let conn = self.conns.get(slot);
         self.dests[conn.dest].unbind(!conn.has(flag::INACTIVE));
         self.conns.remove(slot);
+    }
+}
+
+/// Moves the connection's state for a packet; the timeout of the state it is in then, ticks.
+#[inline(always)]
+fn step(conn: &mut Record, dests: &DestSlab, cx: &Cx<'_>, meta: &Meta, direction: Direction) -> u32 {
+    if direction == Direction::Reply {
+        conn.clear(flag::NO_OUTPUT);
+        conn.set(flag::REPLIED);
+    }
+    let timeouts = &cx.snap.knobs.timeouts;
+    if meta.key.proto != ipv4::TCP {
+        return timeouts.udp();
+    }
+    let row = Row::of(direction, conn.has(flag::NO_OUTPUT));
+    let next = tcp_next(cx.secure, row, conn.state, meta.tcp_flags);
+    if next != conn.state {
+        enter(conn, dests, next);
+    }
+    timeouts.tcp(next)
+}
+
+/// Enters another TCP state: moves the connection between its destination's counts if need be.
+#[inline(never)]
+fn enter(conn: &mut Record, dests: &DestSlab, next: u8) {
+    conn.state = next;
+    let active = state::tcp_is_active(next);
+    if active == conn.has(flag::INACTIVE) {
+        if active {
+            conn.clear(flag::INACTIVE);
+        } else {
+            conn.set(flag::INACTIVE);
+        }
+        dests[conn.dest].shift(active);
     }
 }

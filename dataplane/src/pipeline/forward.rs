@@ -2,13 +2,13 @@
 
 use std::net::Ipv4Addr;
 
-use crate::conn::{Direction, Slot, flag};
+use crate::conn::{Direction, Record, flag};
 use crate::io::PacketBuf;
-use crate::neigh::{Hop, Reach};
+use crate::neigh::{Hop, NeighTable, Reach};
 use crate::pipeline::answer::Refusal;
 use crate::pipeline::parse::Meta;
-use crate::pipeline::{Core, Cx};
-use crate::verdict::{DropReason, Verdict};
+use crate::pipeline::Cx;
+use crate::verdict::DropReason;
 use crate::wire::checksum::{self, TTL_DECREMENT};
 use crate::wire::icmp::Problem;
 use crate::wire::{ethernet, ipv4, tcp, udp};
@@ -25,96 +25,102 @@ enum End {
     Destination,
 }
 
-impl<B: PacketBuf> Core<B> {
-    /// Sends a request on its way to the connection's server: counted already, whatever happens to it here.
-    #[inline(always)]
-    pub(super) fn forward_request(&mut self, cx: Cx<'_>, mut buf: B, meta: &Meta, slot: Slot) -> Verdict {
-        let to = match self.next_hop(cx, slot, Direction::Request) {
-            Ok(to) => to,
-            Err(refusal) => return self.reject(cx, buf, refusal, Some(slot)),
-        };
-        if let Err(refusal) = pass_ttl(&mut buf).and_then(|()| fits(cx, &buf, meta, to.1)) {
-            return self.reject(cx, buf, refusal, Some(slot));
-        }
-        let conn = self.conns.get(slot);
-        if conn.method() == flag::NAT {
-            let tuple = conn.tuple();
-            let deltas = (conn.l3_delta, conn.l4_delta);
-            rewrite(&mut buf, meta, End::Destination, tuple.daddr, tuple.dport, deltas);
-        }
-        buf.set_len(ethernet::LEN + usize::from(meta.ip_len));
-        self.emit(cx, buf, to, Some(slot))
+/// Makes a request ready for its connection's server: next hop, TTL, MTU, rewrite. It has been counted, whatever
+/// happens to it here.
+#[inline(always)]
+pub(super) fn ready_request<B: PacketBuf>(
+    conn: &mut Record,
+    neigh: &NeighTable,
+    cx: &Cx<'_>,
+    buf: &mut B,
+    meta: &Meta,
+) -> Result<(Hop, Reach), Refusal> {
+    let to = next_hop(conn, neigh, cx, Direction::Request)?;
+    pass_ttl(buf)?;
+    fits(cx, buf, meta, to.1)?;
+    if conn.method() == flag::NAT {
+        let tuple = conn.tuple();
+        let deltas = (conn.l3_delta, conn.l4_delta);
+        rewrite(buf, meta, End::Destination, tuple.daddr, tuple.dport, deltas);
     }
+    buf.set_len(ethernet::LEN + usize::from(meta.ip_len));
+    Ok(to)
+}
 
-    /// Makes a reply ready for its client, or says why it cannot go: nothing is counted or changed then, as a router
-    /// drops it before address translation sees it.
-    #[inline(always)]
-    pub(super) fn prepare_reply(
-        &mut self,
-        cx: Cx<'_>,
-        buf: &mut B,
-        meta: &Meta,
-        slot: Slot,
-    ) -> Result<(Hop, Reach), Refusal> {
-        if ttl(buf) <= 1 {
-            return Err(Refusal::answered(DropReason::Ttl, Problem::TtlExceeded));
-        }
-        let to = self.next_hop(cx, slot, Direction::Reply)?;
-        fits(cx, buf, meta, to.1)?;
-        pass_ttl(buf)?;
-        let conn = self.conns.get(slot);
-        if conn.method() == flag::NAT {
-            let tuple = conn.tuple();
-            // The reply undoes the request's change: its deltas are the complements.
-            rewrite(buf, meta, End::Source, tuple.vaddr, tuple.vport, (!conn.l3_delta, !conn.l4_delta));
-        }
-        buf.set_len(ethernet::LEN + usize::from(meta.ip_len));
-        Ok(to)
+/// Makes a reply ready for its client, or says why it cannot go: nothing is counted or changed then, as a router
+/// drops it before address translation sees it.
+#[inline(always)]
+pub(super) fn ready_reply<B: PacketBuf>(
+    conn: &mut Record,
+    neigh: &NeighTable,
+    cx: &Cx<'_>,
+    buf: &mut B,
+    meta: &Meta,
+) -> Result<(Hop, Reach), Refusal> {
+    if header(buf).is_none_or(|ip| ip.ttl() <= 1) {
+        return Err(Refusal::answered(DropReason::Ttl, Problem::TtlExceeded));
     }
+    let to = next_hop(conn, neigh, cx, Direction::Reply)?;
+    fits(cx, buf, meta, to.1)?;
+    pass_ttl(buf)?;
+    if conn.method() == flag::NAT {
+        let tuple = conn.tuple();
+        // The reply undoes the request's change: its deltas are the complements.
+        rewrite(buf, meta, End::Source, tuple.vaddr, tuple.vport, (!conn.l3_delta, !conn.l4_delta));
+    }
+    buf.set_len(ethernet::LEN + usize::from(meta.ip_len));
+    Ok(to)
+}
 
-    /// The connection's next hop in that direction: cached in its record while routes and neighbour stay.
-    #[inline(always)]
-    fn next_hop(&mut self, cx: Cx<'_>, slot: Slot, direction: Direction) -> Result<(Hop, Reach), Refusal> {
-        let conn = self.conns.get(slot);
-        if conn.route_gen == cx.snap.net.generation {
-            let hop = Hop::from_bits(match direction {
-                Direction::Request => conn.fwd_hop,
-                Direction::Reply => conn.rev_hop,
-            });
-            let reach = self.neigh.reach(hop);
-            if reach != Reach::Gone {
-                return Ok((hop, reach));
-            }
+/// The connection's next hop in that direction: cached in its record while routes and neighbour stay.
+#[inline(always)]
+fn next_hop(
+    conn: &mut Record,
+    neigh: &NeighTable,
+    cx: &Cx<'_>,
+    direction: Direction,
+) -> Result<(Hop, Reach), Refusal> {
+    if conn.route_gen == cx.snap.net.generation {
+        let hop = Hop::from_bits(match direction {
+            Direction::Request => conn.fwd_hop,
+            Direction::Reply => conn.rev_hop,
+        });
+        let reach = neigh.reach(hop);
+        if reach != Reach::Gone {
+            return Ok((hop, reach));
         }
-        self.find_next_hop(cx, slot, direction)
     }
+    find_next_hop(conn, neigh, cx, direction)
+}
 
-    /// Looks the route up and remembers the neighbour.
-    #[cold]
-    fn find_next_hop(&mut self, cx: Cx<'_>, slot: Slot, direction: Direction) -> Result<(Hop, Reach), Refusal> {
-        let net = &cx.snap.net;
-        let tuple = self.conns.get(slot).tuple();
-        let nat = self.conns.get(slot).method() == flag::NAT;
-        let next = match direction {
-            Direction::Request if nat => net.route(Ipv4Addr::from_bits(tuple.daddr)),
-            // Direct routing hands the packet to the server itself, never to a router.
-            Direction::Request => net.route_on_link(Ipv4Addr::from_bits(tuple.daddr)),
-            Direction::Reply => net.route(Ipv4Addr::from_bits(tuple.caddr)),
-        };
-        let next = next.ok_or(Refusal::answered(DropReason::NoRoute, Problem::HostUnreachable))?;
-        let hop = self.neigh.find(next.port, next.addr, cx.now_ns);
-        let hop = hop.ok_or(Refusal::silent(DropReason::NeighFull))?;
-        let conn = self.conns.get_mut(slot);
-        if conn.route_gen != net.generation {
-            conn.route_gen = net.generation;
-            (conn.fwd_hop, conn.rev_hop) = (Hop::NONE.bits(), Hop::NONE.bits());
-        }
-        match direction {
-            Direction::Request => conn.fwd_hop = hop.bits(),
-            Direction::Reply => conn.rev_hop = hop.bits(),
-        }
-        Ok((hop, self.neigh.reach(hop)))
+/// Looks the route up and remembers the neighbour.
+#[cold]
+fn find_next_hop(
+    conn: &mut Record,
+    neigh: &NeighTable,
+    cx: &Cx<'_>,
+    direction: Direction,
+) -> Result<(Hop, Reach), Refusal> {
+    let net = &cx.snap.net;
+    let tuple = conn.tuple();
+    let next = match direction {
+        Direction::Request if conn.method() == flag::NAT => net.route(Ipv4Addr::from_bits(tuple.daddr)),
+        // Direct routing hands the packet to the server itself, never to a router.
+        Direction::Request => net.route_on_link(Ipv4Addr::from_bits(tuple.daddr)),
+        Direction::Reply => net.route(Ipv4Addr::from_bits(tuple.caddr)),
+    };
+    let next = next.ok_or(Refusal::answered(DropReason::NoRoute, Problem::HostUnreachable))?;
+    let hop = neigh.find(next.port, next.addr, cx.now_ns);
+    let hop = hop.ok_or(Refusal::silent(DropReason::NeighFull))?;
+    if conn.route_gen != net.generation {
+        conn.route_gen = net.generation;
+        (conn.fwd_hop, conn.rev_hop) = (Hop::NONE.bits(), Hop::NONE.bits());
     }
+    match direction {
+        Direction::Request => conn.fwd_hop = hop.bits(),
+        Direction::Reply => conn.rev_hop = hop.bits(),
+    }
+    Ok((hop, neigh.reach(hop)))
 }
 
 /// Undoes a NAT rewrite of a request's destination, for an error message that its client understands.
@@ -140,13 +146,9 @@ fn pass_ttl<B: PacketBuf>(buf: &mut B) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn ttl<B: PacketBuf>(buf: &B) -> u8 {
-    header(buf).map_or(0, |ip| ip.ttl())
-}
-
 /// Whether the packet fits the link to `reach`; too long with DF gets fragmentation needed.
 #[inline(always)]
-fn fits<B: PacketBuf>(cx: Cx<'_>, buf: &B, meta: &Meta, reach: Reach) -> Result<(), Refusal> {
+fn fits<B: PacketBuf>(cx: &Cx<'_>, buf: &B, meta: &Meta, reach: Reach) -> Result<(), Refusal> {
     let port = match reach {
         Reach::Ready { port, .. } | Reach::Waiting { port } | Reach::Failed { port } => port,
         Reach::Gone => return Ok(()),

@@ -19,66 +19,60 @@ use crate::wire::ipv4;
 impl<B: PacketBuf> Core<B> {
     /// ICMP: echo requests for our addresses are answered, everything else is nobody's.
     #[inline(never)]
-    pub(crate) fn icmp(&mut self, cx: Cx<'_>, buf: B, meta: &Meta) -> Verdict {
+    pub(crate) fn icmp(&mut self, cx: &Cx<'_>, buf: &mut B, meta: &Meta) -> Verdict {
         if is_ours(cx, meta.dst()) {
             self.echo(cx, buf)
         } else {
-            Verdict::Drop(DropReason::Transit)
+            self.drop(DropReason::Transit)
         }
     }
 
     /// Another protocol than TCP, UDP or ICMP.
-    pub(crate) fn other(&self, cx: Cx<'_>, meta: &Meta) -> Verdict {
-        Verdict::Drop(if is_ours(cx, meta.dst()) { DropReason::UnmatchedDrop } else { DropReason::Transit })
+    pub(crate) fn other(&self, cx: &Cx<'_>, meta: &Meta) -> Verdict {
+        self.drop(if is_ours(cx, meta.dst()) { DropReason::UnmatchedDrop } else { DropReason::Transit })
     }
 
     /// For one of our addresses, but no connection or service takes it: answered as a host answers on a closed port.
     #[inline(never)]
-    pub(super) fn unmatched(&mut self, cx: Cx<'_>, buf: B, meta: &Meta, policy: Unmatched) -> Verdict {
+    pub(super) fn unmatched(&mut self, cx: &Cx<'_>, buf: &mut B, meta: &Meta, policy: Unmatched) -> Verdict {
         if policy != Unmatched::Reset {
-            return Verdict::Drop(DropReason::UnmatchedDrop);
+            return self.drop(DropReason::UnmatchedDrop);
         }
         if meta.key.proto == ipv4::UDP {
             let refusal = Refusal::answered(DropReason::UnmatchedReset, Problem::PortUnreachable);
             return self.reject(cx, buf, refusal, None);
         }
-        let due = self.reset(cx, buf);
-        Verdict::Drop(if due { DropReason::UnmatchedReset } else { DropReason::UnmatchedDrop })
+        self.reset(cx, buf)
     }
 
     /// ARP: learns, and answers for our addresses with the MAC address of the port that was asked.
     #[inline(never)]
-    pub(crate) fn arp(&mut self, cx: Cx<'_>, mut buf: B) -> Verdict {
+    pub(crate) fn arp(&mut self, cx: &Cx<'_>, buf: &mut B) -> Verdict {
         let payload = buf.data().get(ethernet::LEN..).unwrap_or_default();
-        let Some(message) = arp::Repr::parse(payload) else { return Verdict::Drop(DropReason::L3Malformed) };
+        let Some(message) = arp::Repr::parse(payload) else { return self.drop(DropReason::L3Malformed) };
         let (sender, target) = (Ipv4Addr::from_bits(message.sender_ip), Ipv4Addr::from_bits(message.target_ip));
         let mac = Mac(cx.snap.net.ports[usize::from(cx.port)].facts.mac);
         if message.sender_mac.is_multicast() || message.sender_mac == mac {
-            return Verdict::Drop(DropReason::ArpIgnored);
+            return self.drop(DropReason::ArpIgnored);
         }
         if answers_for(cx, sender) {
             bump(&self.stats.addr_conflict, 1);
-            return Verdict::Drop(DropReason::ArpIgnored);
+            return self.drop(DropReason::ArpIgnored);
         }
         let for_us = answers_for(cx, target);
         self.learn(cx, sender, message.sender_mac, for_us);
         match message.operation {
-            Operation::Request if for_us => {
-                if buf.set_len(arp::FRAME_LEN)
-                    && let Some(frame) = buf.data_mut().first_chunk_mut()
-                {
-                    arp::Repr::reply_to(&message, mac).emit_frame(message.sender_mac, frame);
-                    self.send_frame(cx.port, buf);
-                }
-                Verdict::Consumed
+            _ if !for_us => self.drop(DropReason::ArpIgnored),
+            Operation::Reply => self.consume(),
+            Operation::Request => {
+                self.consume();
+                self.arp_frame(buf, cx.port, arp::Repr::reply_to(&message, mac), message.sender_mac)
             }
-            Operation::Reply if for_us => Verdict::Consumed,
-            _ => Verdict::Drop(DropReason::ArpIgnored),
         }
     }
 
     /// Takes in a sender's MAC address; a new neighbour only if it spoke to us and is on-link here.
-    fn learn(&mut self, cx: Cx<'_>, sender: Ipv4Addr, mac: Mac, for_us: bool) {
+    fn learn(&mut self, cx: &Cx<'_>, sender: Ipv4Addr, mac: Mac, for_us: bool) {
         let on_link = cx.snap.net.route_on_link(sender).is_some_and(|hop| hop.port == cx.port);
         if !on_link || sender.is_unspecified() {
             return;
@@ -88,35 +82,44 @@ impl<B: PacketBuf> Core<B> {
         }
     }
 
-    /// Writes an ARP request from `port` for `addr` into `buf` and queues it; by unicast to `to` if that is known.
-    pub(crate) fn ask(&mut self, cx: Cx<'_>, mut buf: B, port: PortIndex, addr: Ipv4Addr, to: Option<Mac>) {
+    /// Makes `buf` an ARP request on `port` for `addr`; by unicast to `to` if that is known.
+    pub(crate) fn ask(
+        &mut self,
+        cx: &Cx<'_>,
+        buf: &mut B,
+        port: PortIndex,
+        addr: Ipv4Addr,
+        to: Option<Mac>,
+    ) -> Verdict {
         let mac = Mac(cx.snap.net.ports[usize::from(port)].facts.mac);
         let from = cx.snap.net.source(port, addr).unwrap_or(Ipv4Addr::UNSPECIFIED);
         let request = arp::Repr::request(mac, from.to_bits(), addr.to_bits());
-        self.send_arp(buf.set_len(arp::FRAME_LEN), buf, port, request, to.unwrap_or(Mac::BROADCAST));
+        self.arp_frame(buf, port, request, to.unwrap_or(Mac::BROADCAST))
     }
 
-    /// Announces `addr` on `port` by gratuitous ARP.
-    pub(crate) fn announce(&mut self, cx: Cx<'_>, mut buf: B, port: PortIndex, addr: Ipv4Addr) {
+    /// Makes `buf` a gratuitous ARP on `port` for `addr`.
+    pub(crate) fn announce(&mut self, cx: &Cx<'_>, buf: &mut B, port: PortIndex, addr: Ipv4Addr) -> Verdict {
         let mac = Mac(cx.snap.net.ports[usize::from(port)].facts.mac);
-        let message = arp::Repr::gratuitous(mac, addr.to_bits());
-        self.send_arp(buf.set_len(arp::FRAME_LEN), buf, port, message, Mac::BROADCAST);
+        self.arp_frame(buf, port, arp::Repr::gratuitous(mac, addr.to_bits()), Mac::BROADCAST)
     }
 
-    fn send_arp(&mut self, has_room: bool, mut buf: B, port: PortIndex, message: arp::Repr, to: Mac) {
-        if has_room && let Some(frame) = buf.data_mut().first_chunk_mut() {
+    fn arp_frame(&mut self, buf: &mut B, port: PortIndex, message: arp::Repr, to: Mac) -> Verdict {
+        if buf.set_len(arp::FRAME_LEN)
+            && let Some(frame) = buf.data_mut().first_chunk_mut()
+        {
             message.emit_frame(to, frame);
-            self.send_frame(port, buf);
+            return self.send_own(port);
         }
+        Verdict::Free
     }
 }
 
 /// A port's own address or a virtual one.
-fn is_ours(cx: Cx<'_>, addr: Ipv4Addr) -> bool {
+fn is_ours(cx: &Cx<'_>, addr: Ipv4Addr) -> bool {
     cx.snap.net.local(addr).is_some() || cx.snap.services.vip(addr).is_some()
 }
 
 /// An address that ARP on the packet's port is answered for: announced virtual addresses, and the port's own.
-fn answers_for(cx: Cx<'_>, addr: Ipv4Addr) -> bool {
+fn answers_for(cx: &Cx<'_>, addr: Ipv4Addr) -> bool {
     cx.snap.net.local(addr) == Some(cx.port) || cx.snap.services.vip(addr).is_some_and(|v| v.is_announced())
 }

@@ -71,18 +71,30 @@ pub(crate) fn memory_low(conns: &Conns) -> bool {
 }
 
 impl<B: PacketBuf> Core<B> {
-    /// Counts what became of a packet. The buffer of a dropped one is freed by its owner.
+    /// Drops a packet: counts the reason.
     #[inline(always)]
-    pub(crate) fn account(&self, verdict: Verdict) {
-        match verdict {
-            Verdict::Forward => {}
-            Verdict::Consumed => bump(&self.stats.consumed, 1),
-            Verdict::Drop(reason) => self.stats.count_drop(reason),
-        }
+    pub(crate) fn drop(&self, reason: DropReason) -> Verdict {
+        self.stats.count_drop(reason);
+        Verdict::Free
     }
 
-    /// Counts a drop outside the verdict of a received packet.
-    pub(crate) fn count_drop(&self, reason: DropReason) {
-        self.stats.count_drop(reason);
+    /// Uses a packet up.
+    pub(crate) fn consume(&self) -> Verdict {
+        bump(&self.stats.consumed, 1);
+        Verdict::Free
+    }
+
+    /// Does with a buffer what was decided.
+    #[inline(always)]
+    pub(crate) fn dispose(&mut self, cx: &Cx<'_>, buf: B, verdict: Verdict) {
+        match verdict {
+            Verdict::Send(port) => {
+                if !self.queues.push(port, buf) {
+                    self.stats.count_drop(DropReason::TxFull);
+                }
+            }
+            Verdict::Park(hop, origin) => self.park(cx, buf, hop, origin),
+            Verdict::Free => {}
+        }
     }
 }

@@ -1,13 +1,16 @@
 //! Send: the last stage. Writes the Ethernet header and queues the packet, or parks it until ARP answers.
 
+use std::net::Ipv4Addr;
+
 use arrayvec::ArrayVec;
 
 use crate::conn::Slot;
 use crate::counters::bump;
 use crate::io::{Io, PacketBuf, PortIndex};
 use crate::limits::TX_BACKLOG;
+use crate::neigh::resolve::Origin;
 use crate::neigh::{Hop, Reach};
-use crate::pipeline::answer::Refusal;
+use crate::pipeline::answer::{Refusal, undo};
 use crate::pipeline::{Core, Cx};
 use crate::verdict::{DropReason, Verdict};
 use crate::wire::ethernet::{self, Mac};
@@ -32,100 +35,89 @@ impl<B> Queues<B> {
         self.0.iter_mut().map(|q| q.drain(..).count()).sum()
     }
 
+    /// Queues a finished frame; `false` and freed when the queue is full.
     #[inline(always)]
-    fn push(&mut self, port: PortIndex, buf: B) -> Verdict {
-        match self.0.get_mut(usize::from(port)).map(|q| q.try_push(buf)) {
-            Some(Ok(())) => Verdict::Forward,
-            _ => Verdict::Drop(DropReason::TxFull),
-        }
+    pub(super) fn push(&mut self, port: PortIndex, buf: B) -> bool {
+        self.0.get_mut(usize::from(port)).is_some_and(|queue| queue.try_push(buf).is_ok())
     }
 }
 
 impl<B: PacketBuf> Core<B> {
-    /// Sends an IPv4 packet to the neighbour `to`. `from` is the connection whose request it is: its client is told
-    /// when the neighbour does not answer.
+    /// Addresses an IPv4 packet to the neighbour `to`. `from` is the connection whose request it is: its client is
+    /// told when the neighbour does not answer.
     #[inline(always)]
-    pub(super) fn emit(&mut self, cx: Cx<'_>, mut buf: B, to: (Hop, Reach), from: Option<Slot>) -> Verdict {
-        match to.1 {
-            Reach::Ready { mac, port } => {
-                let Some(out) = cx.snap.net.ports.get(usize::from(port)) else {
-                    return Verdict::Drop(DropReason::NoRoute);
-                };
-                if let Some(mut ether) = ethernet::Header::at_mut(buf.data_mut()) {
-                    ether.set_dst(mac);
-                    ether.set_src(Mac(out.facts.mac));
-                }
-                self.queues.push(port, buf)
-            }
-            Reach::Waiting { .. } => self.wait(cx, buf, to.0, from),
-            Reach::Failed { .. } => self.unreachable(cx, buf, to.0, from),
-            Reach::Gone => Verdict::Drop(DropReason::NoRoute),
+    pub(super) fn emit(&mut self, cx: &Cx<'_>, buf: &mut B, to: (Hop, Reach), from: Option<Slot>) -> Verdict {
+        if let Reach::Ready { mac, port } = to.1
+            && let Some(out) = cx.snap.net.ports.get(usize::from(port))
+            && let Some(mut ether) = ethernet::Header::at_mut(buf.data_mut())
+        {
+            ether.set_dst(mac);
+            ether.set_src(Mac(out.facts.mac));
+            return Verdict::Send(port);
+        }
+        self.not_ready(cx, buf, to, from)
+    }
+
+    /// Addresses a packet of our own making by the route to `to`.
+    pub(super) fn emit_own(&mut self, cx: &Cx<'_>, buf: &mut B, to: Ipv4Addr) -> Verdict {
+        bump(&self.stats.generated, 1);
+        let Some(next) = cx.snap.net.route(to) else { return self.drop(DropReason::NoRoute) };
+        let mtu = cx.snap.net.ports.get(usize::from(next.port)).map_or(0, |p| usize::from(p.facts.mtu));
+        if buf.data().len() > ethernet::LEN + mtu {
+            return self.drop(DropReason::Mtu);
+        }
+        match self.neigh.find(next.port, next.addr, cx.now_ns) {
+            Some(hop) => self.emit(cx, buf, (hop, self.neigh.reach(hop)), None),
+            None => self.drop(DropReason::NeighFull),
         }
     }
 
-    /// Sends a packet of our own making to the address in its header. Returns whether it went or waits; if not, it is
-    /// counted as dropped.
-    pub(super) fn send_own(&mut self, cx: Cx<'_>, buf: B, to: std::net::Ipv4Addr) {
+    /// A finished frame of our own making for `port`.
+    pub(super) fn send_own(&mut self, port: PortIndex) -> Verdict {
         bump(&self.stats.generated, 1);
-        let next = cx.snap.net.route(to);
-        let verdict = match next.and_then(|n| self.neigh.find(n.port, n.addr, cx.now_ns)) {
-            Some(hop) => {
-                let reach = self.neigh.reach(hop);
-                self.emit(cx, buf, (hop, reach), None)
-            }
-            None if next.is_some() => Verdict::Drop(DropReason::NeighFull),
-            None => Verdict::Drop(DropReason::NoRoute),
-        };
-        self.account(verdict);
+        Verdict::Send(port)
     }
 
-    /// Puts a finished frame of our own making into a port's queue.
-    pub(super) fn send_frame(&mut self, port: PortIndex, buf: B) {
-        bump(&self.stats.generated, 1);
-        let verdict = self.queues.push(port, buf);
-        self.account(verdict);
-    }
-
-    /// Lets a packet wait for ARP.
+    /// The next hop's MAC address is not known: wait for it, or refuse if it just failed to answer.
     #[cold]
-    fn wait(&mut self, cx: Cx<'_>, buf: B, hop: Hop, from: Option<Slot>) -> Verdict {
+    fn not_ready(&mut self, cx: &Cx<'_>, buf: &mut B, to: (Hop, Reach), from: Option<Slot>) -> Verdict {
         let origin = from.map(|slot| {
             let tuple = self.conns.get(slot).tuple();
             (tuple.vaddr, tuple.vport)
         });
-        match self.resolver.park(&self.neigh, hop, buf, origin, cx.now_ns) {
-            None => Verdict::Forward,
-            // The packet itself, or an older one in its stead: one drop either way.
-            Some(_) => Verdict::Drop(DropReason::NeighQueue),
+        match to.1 {
+            Reach::Waiting { .. } => Verdict::Park(to.0, origin),
+            Reach::Failed { .. } if self.neigh.may_retry(to.0, cx.now_ns) => Verdict::Park(to.0, origin),
+            Reach::Failed { .. } => self.unreachable(cx, buf, origin, from),
+            Reach::Ready { .. } | Reach::Gone => self.drop(DropReason::NoRoute),
         }
     }
 
-    /// A neighbour that failed: after a while it is asked again, until then packets to it are refused.
-    #[cold]
-    fn unreachable(&mut self, cx: Cx<'_>, mut buf: B, hop: Hop, from: Option<Slot>) -> Verdict {
-        if self.neigh.may_retry(hop, cx.now_ns) {
-            return self.wait(cx, buf, hop, from);
-        }
-        let Some(slot) = from else { return Verdict::Drop(DropReason::NeighFail) };
-        let tuple = self.conns.get(slot).tuple();
-        self.undo(&mut buf, tuple.vaddr, tuple.vport);
+    /// Drops a packet whose next hop does not answer; the client of a request gets host unreachable.
+    fn unreachable(&mut self, cx: &Cx<'_>, buf: &mut B, origin: Origin, from: Option<Slot>) -> Verdict {
+        let Some((vaddr, vport)) = origin else { return self.drop(DropReason::NeighFail) };
+        undo(buf, vaddr, vport);
         self.reject(cx, buf, Refusal::answered(DropReason::NeighFail, Problem::HostUnreachable), from)
     }
 
+    /// Lets a packet wait for ARP.
+    #[cold]
+    pub(super) fn park(&mut self, cx: &Cx<'_>, buf: B, hop: Hop, origin: Origin) {
+        // What comes back is the packet itself, or an older one in its stead: one drop either way.
+        if self.resolver.park(&self.neigh, hop, buf, origin, cx.now_ns).is_some() {
+            self.stats.count_drop(DropReason::NeighQueue);
+        }
+    }
+
     /// Sends what waited for `hop`, now that it is settled.
-    pub(crate) fn release(&mut self, cx: Cx<'_>, hop: Hop) {
+    pub(crate) fn release(&mut self, cx: &Cx<'_>, hop: Hop) {
         while let Some((mut buf, origin)) = self.resolver.release(hop) {
             let reach = self.neigh.reach(hop);
-            let verdict = match (reach, origin) {
-                (Reach::Ready { .. }, _) => self.emit(cx, buf, (hop, reach), None),
-                (_, Some((vaddr, vport))) => {
-                    self.undo(&mut buf, vaddr, vport);
-                    let refusal = Refusal::answered(DropReason::NeighFail, Problem::HostUnreachable);
-                    self.reject(cx, buf, refusal, None)
-                }
-                (_, None) => Verdict::Drop(DropReason::NeighFail),
+            let verdict = match reach {
+                Reach::Ready { .. } => self.emit(cx, &mut buf, (hop, reach), None),
+                _ => self.unreachable(cx, &mut buf, origin, None),
             };
-            self.account(verdict);
+            self.dispose(cx, buf, verdict);
         }
     }
 

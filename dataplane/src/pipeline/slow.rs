@@ -24,14 +24,14 @@ const FTP_DATA: u16 = 20;
 impl<B: PacketBuf> Core<B> {
     /// A TCP or UDP packet of no connection.
     #[inline(never)]
-    pub(crate) fn miss(&mut self, cx: Cx<'_>, buf: B, meta: &Meta) -> Verdict {
+    pub(crate) fn miss(&mut self, cx: &Cx<'_>, buf: &mut B, meta: &Meta) -> Verdict {
         let (src, dst) = (meta.src(), meta.dst());
         let services = &cx.snap.services;
         if services.vip(dst).is_none() && cx.snap.net.local(dst).is_none() {
             return self.transit(cx, buf, meta);
         }
         if cx.snap.net.local(src).is_some() || services.vip(src).is_some() {
-            return Verdict::Drop(DropReason::LocalBoundary);
+            return self.drop(DropReason::LocalBoundary);
         }
         let service = services.find(dst, meta.key.dport, meta.key.proto);
         let unmatched = service.map_or(cx.snap.knobs.unmatched, |s| s.unmatched);
@@ -42,31 +42,31 @@ impl<B: PacketBuf> Core<B> {
     }
 
     /// A packet that may open a connection of `service`.
-    fn schedule(&mut self, cx: Cx<'_>, buf: B, meta: &Meta, service: &Service) -> Verdict {
+    fn schedule(&mut self, cx: &Cx<'_>, buf: &mut B, meta: &Meta, service: &Service) -> Verdict {
         if self.defends(cx) {
-            return Verdict::Drop(DropReason::DefenceDrop);
+            return self.drop(DropReason::DefenceDrop);
         }
         if meta.key.sport == FTP_DATA {
             return self.unmatched(cx, buf, meta, service.unmatched);
         }
         let Some(state) = self.sched.get_mut(service.index as usize) else {
-            return Verdict::Drop(DropReason::NoDest);
+            return self.drop(DropReason::NoDest);
         };
         let Some(dest) = sched::pick(service, state, &self.dests) else {
             let refusal = Refusal::answered(DropReason::NoDest, Problem::PortUnreachable);
             return self.reject(cx, buf, refusal, None);
         };
-        if is_checksum_partial(&buf, meta) {
+        if is_checksum_partial(buf, meta) {
             bump(&self.stats.partial_csum, 1);
         }
         match self.open(cx, meta, service, dest) {
             Some(slot) => self.first(cx, buf, meta, slot),
-            None => Verdict::Drop(DropReason::ConnNomem),
+            None => self.drop(DropReason::ConnNomem),
         }
     }
 
     /// Creates the connection and binds it; `None` when the table is full.
-    fn open(&mut self, cx: Cx<'_>, meta: &Meta, service: &Service, dest: &Dest) -> Option<Slot> {
+    fn open(&mut self, cx: &Cx<'_>, meta: &Meta, service: &Service, dest: &Dest) -> Option<Slot> {
         let key = &meta.key;
         let dport = if dest.port == 0 { key.dport } else { dest.port };
         let daddr = dest.addr.to_bits();
@@ -97,19 +97,19 @@ impl<B: PacketBuf> Core<B> {
     }
 
     /// The packet that opened `slot`.
-    fn first(&mut self, cx: Cx<'_>, buf: B, meta: &Meta, slot: Slot) -> Verdict {
+    fn first(&mut self, cx: &Cx<'_>, buf: &mut B, meta: &Meta, slot: Slot) -> Verdict {
         let dest = self.conns.get(slot).dest;
         if self.dests[dest].is_available() {
             self.deliver(cx, buf, meta, slot)
         } else {
             // Deleted since this snapshot was made.
             self.end_connection(slot);
-            Verdict::Drop(DropReason::DestGone)
+            self.drop(DropReason::DestGone)
         }
     }
 
     /// The `drop_packet` defence: refuses every so many-th new connection while it is active.
-    fn defends(&mut self, cx: Cx<'_>) -> bool {
+    fn defends(&mut self, cx: &Cx<'_>) -> bool {
         let knobs = &cx.snap.knobs;
         let rate = match knobs.drop_packet {
             0 => return false,
@@ -132,10 +132,10 @@ impl<B: PacketBuf> Core<B> {
     }
 
     /// Neither from a connection nor for one of our addresses.
-    fn transit(&mut self, cx: Cx<'_>, buf: B, meta: &Meta) -> Verdict {
+    fn transit(&mut self, cx: &Cx<'_>, buf: &mut B, meta: &Meta) -> Verdict {
         let dst = meta.dst();
         if dst.is_loopback() {
-            return Verdict::Drop(DropReason::LocalBoundary);
+            return self.drop(DropReason::LocalBoundary);
         }
         let stray = cx.snap.knobs.nat_icmp_send
             && meta.tcp_flags & tcp::RST == 0
@@ -144,12 +144,12 @@ impl<B: PacketBuf> Core<B> {
             let refusal = Refusal::answered(DropReason::NatIcmp, Problem::PortUnreachable);
             return self.reject(cx, buf, refusal, None);
         }
-        Verdict::Drop(DropReason::Transit)
+        self.drop(DropReason::Transit)
     }
 }
 
 /// May this packet open a connection? UDP always; TCP with a SYN, or in mid-stream with `sloppy_tcp`; a RST never.
-fn admits(cx: Cx<'_>, meta: &Meta) -> bool {
+fn admits(cx: &Cx<'_>, meta: &Meta) -> bool {
     if meta.key.proto != ipv4::TCP {
         return true;
     }

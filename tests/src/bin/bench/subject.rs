@@ -53,7 +53,7 @@ impl<B: PacketBuf> Subject<B> {
             id: 0,
             ports: MACS.len(),
             conns: rules.conns,
-            services: valid.limits().services as usize,
+            services: registry.service_indices(),
             hash_key: (0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908),
             prefault: Prefault::Now,
             now_ns,
