@@ -2,7 +2,8 @@
 //!
 //! [`packets`] builds frames, [`check`] decodes them again without sharing code with the balancer, [`case`] is the
 //! table form of a test, [`golden`] holds packets byte for byte, [`kernel`] reads what was recorded from kernel IPVS
-//! (`data/kernel`), [`topo`] is one worker between in-memory ports, [`netns`] makes test networks out of namespaces.
+//! (`data/kernel`), [`topo`] is one worker between in-memory ports, [`mutate`] spoils valid traffic for it,
+//! [`oracle`] holds slow models, [`netns`] makes test networks out of namespaces.
 
 #![forbid(unsafe_code)]
 
@@ -10,6 +11,8 @@ pub mod case;
 pub mod check;
 pub mod golden;
 pub mod kernel;
+pub mod mutate;
 pub mod netns;
+pub mod oracle;
 pub mod packets;
 pub mod topo;
