@@ -184,11 +184,14 @@ mod tests {
     fn every_command_has_an_example_that_parses() {
         Cli::command().debug_assert();
         for command in Cli::command().get_subcommands() {
-            let help = command.get_after_help().expect(command.get_name()).to_string();
-            let example = help.lines().find_map(|l| l.strip_prefix("  weir ")).expect(command.get_name());
+            let name = command.get_name();
+            let help =
+                command.get_after_help().unwrap_or_else(|| panic!("{name} has no example")).to_string();
+            let example =
+                help.lines().find_map(|l| l.strip_prefix("  weir ")).unwrap_or_else(|| panic!("{help}"));
             let words = std::iter::once("weir").chain(example.split_whitespace());
             Cli::try_parse_from(words).unwrap_or_else(|e| panic!("{example}: {e}"));
-            assert!(example.starts_with(command.get_name()), "{example}");
+            assert!(example.starts_with(name), "{example}");
         }
     }
 }

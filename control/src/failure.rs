@@ -1,5 +1,6 @@
 //! How a command ends: exit status, and the error text of the form `weir: WHAT: WHY` with a hint below.
 
+use std::any::Any;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -74,6 +75,12 @@ impl fmt::Display for Failure {
     }
 }
 
+/// Text of a caught panic.
+pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,5 +91,13 @@ mod tests {
             Failure::environment("/run/weir/weir.sock", "no daemon listens there").hint("start\none");
         assert_eq!(failure.to_string(), "weir: /run/weir/weir.sock: no daemon listens there\n  start\n  one");
         assert_eq!(failure.exit as u8, 3);
+    }
+
+    #[test]
+    fn a_panic_has_its_text() {
+        let caught = std::panic::catch_unwind(|| std::panic::panic_any("why")).unwrap_err();
+        assert_eq!(panic_text(&*caught), "why");
+        let caught = std::panic::catch_unwind(|| std::panic::panic_any(format!("why {}", 2))).unwrap_err();
+        assert_eq!(panic_text(&*caught), "why 2");
     }
 }

@@ -6,27 +6,40 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 use control::args::{Cli, Command};
-use control::failure::{Exit, Failure};
+use control::failure::{Exit, Failure, panic_text};
 
 fn main() -> ExitCode {
+    std::panic::set_hook(Box::new(|info| {
+        let place = info.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
+        let failure = Failure::run("internal fault", panic_text(info.payload()))
+            .hint(format!("at {place}; please report it"));
+        eprintln!("{failure}");
+    }));
+    match std::panic::catch_unwind(run) {
+        Ok(exit) => exit.into(),
+        Err(_) => Exit::Failed.into(),
+    }
+}
+
+fn run() -> Exit {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return usage(&error).into(),
+        Err(error) => return usage(&error),
     };
     let result = match &cli.command {
-        Command::Check(args) => return control::check::check(args).into(),
+        Command::Run(args) => return control::daemon::run(args),
+        Command::Check(args) => return control::check::check(args),
+        Command::Replay(args) => return control::replay::replay(args),
         Command::Status(args) => control::commands::status(args),
         Command::Drops(args) => control::commands::drops(args),
         Command::List(args) => control::commands::list(args),
         Command::Conns(args) => control::commands::conns(args),
-        Command::Run(args) => return control::daemon::run(args).into(),
-        Command::Replay(args) => return control::replay::replay(args).into(),
     };
     match result {
-        Ok(()) => Exit::Done.into(),
+        Ok(()) => Exit::Done,
         Err(failure) => {
             eprintln!("{failure}");
-            failure.exit.into()
+            failure.exit
         }
     }
 }
@@ -36,6 +49,10 @@ fn usage(error: &clap::Error) -> Exit {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         let _ = error.print();
         return Exit::Done;
+    }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+        return Exit::Usage;
     }
     let text = error.render().to_string();
     let (why, rest) = text.split_once('\n').unwrap_or((&text, ""));

@@ -165,7 +165,7 @@ impl<'a> Machine<'a> {
         registry.set_time(clock.now_ns());
         let plan = config::plan(&Valid::empty(), valid);
         apply_whole(&mut registry, &plan.changes)
-            .map_err(|(change, error)| Failure::usage(format!("configuration: {change}"), error))?;
+            .map_err(|refused| Failure::usage(format!("configuration: {}", refused.change), refused.error))?;
         Ok(registry)
     }
 

@@ -65,6 +65,15 @@ pub struct WorkerHandle {
     pub load: LoadMeter,
 }
 
+/// A change that the registry refuses.
+#[derive(Debug)]
+pub struct RefusedChange {
+    /// The change.
+    pub change: Box<Change>,
+    /// Why.
+    pub error: ApplyError,
+}
+
 /// The running daemon's state.
 pub struct Daemon<'a> {
     /// File that SIGHUP reads again.
@@ -102,7 +111,7 @@ impl Daemon<'_> {
     ///
     /// # Errors
     /// The change that was refused, and why. Nothing is changed.
-    pub fn apply(&mut self, plan: &Plan) -> Result<(), (Change, ApplyError)> {
+    pub fn apply(&mut self, plan: &Plan) -> Result<(), RefusedChange> {
         let begun = Instant::now();
         self.registry.set_time(self.clock.now_ns());
         apply_whole(&mut self.registry, &plan.changes)?;
@@ -138,7 +147,7 @@ impl Daemon<'_> {
             return;
         }
         self.revision += 1;
-        if let Err((change, error)) = self.apply(&plan) {
+        if let Err(RefusedChange { change, error }) = self.apply(&plan) {
             self.revision -= 1;
             warn!(target: "weir::config", change = %change, %error, "the configuration is kept, a change is refused");
             return;
@@ -252,13 +261,13 @@ impl Handler for Daemon<'_> {
 }
 
 /// Applies every change, or none: what was applied before one is refused is taken back.
-pub fn apply_whole(registry: &mut Registry, changes: &[Change]) -> Result<(), (Change, ApplyError)> {
+pub fn apply_whole(registry: &mut Registry, changes: &[Change]) -> Result<(), RefusedChange> {
     for (applied, change) in changes.iter().enumerate() {
         if let Err(error) = registry.apply(change) {
             for back in changes[..applied].iter().rev().filter_map(inverse) {
                 registry.apply(&back).expect("what was just applied can be taken back");
             }
-            return Err((change.clone(), error));
+            return Err(RefusedChange { change: Box::new(change.clone()), error });
         }
     }
     Ok(())

@@ -5,7 +5,6 @@
 //! gives up its lcore. A panic is caught, logged and leaves the worker marked as dead; control then stops the
 //! daemon.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +21,7 @@ use dpdk_sys::{EalHandle, LcoreToken, Mempool, RxQueue, Tid, TscClock, TxQueue, 
 use tracing::{error, warn};
 
 use super::cpus::Mode;
+use crate::failure::panic_text;
 
 /// Empty polls before a worker in `shared` mode sleeps: about the gap inside a burst of packets.
 const EMPTY_POLLS: u32 = 64;
@@ -113,7 +113,7 @@ pub fn spawn<'scope, 'port: 'scope>(
             Ok(Ok(())) => {}
             Ok(Err(why)) => drop(born.send(Err(why))),
             Err(panic) => {
-                error!(target: "weir::worker", worker = id, cause = text_of(&*panic), "worker ended by a fault of ours");
+                error!(target: "weir::worker", worker = id, cause = panic_text(&*panic), "worker ended by a fault of ours");
             }
         }
     })?;
@@ -177,10 +177,4 @@ fn settle(start: &Start<'_>) -> Result<(), String> {
         refused("fine timers", error);
     }
     Ok(())
-}
-
-/// The text of a panic.
-fn text_of(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown")
 }

@@ -159,7 +159,7 @@ fn link(port: &PortRow) -> String {
     match (port.link_up, port.link_mbps) {
         (false, _) => "down".to_owned(),
         (true, 0) => "up".to_owned(),
-        (true, mbps) if mbps % 1000 == 0 => format!("up {}G", mbps / 1000),
+        (true, mbps) if mbps.is_multiple_of(1000) => format!("up {}G", mbps / 1000),
         (true, mbps) => format!("up {mbps}M"),
     }
 }
@@ -179,7 +179,7 @@ fn duration(seconds: u64) -> String {
 fn bytes(n: u64) -> String {
     let units = [(1u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match units.iter().find(|(size, _)| n >= *size) {
-        Some((size, unit)) if n % size == 0 => format!("{} {unit}", n / size),
+        Some((size, unit)) if n.is_multiple_of(*size) => format!("{} {unit}", n / size),
         Some((size, unit)) => format!("{:.1} {unit}", n as f64 / *size as f64),
         None => format!("{n} B"),
     }

@@ -56,8 +56,8 @@ fn a_plan_with_a_refused_change_changes_nothing() {
     // An edit, an addition of a destination, then a third service beyond the limit of two; 81 would go last.
     let new =
         valid(&(service(80, &[("10.0.0.2:1", 7), ("10.0.0.9:1", 1)]) + &service(82, &[("10.0.0.4:1", 1)])));
-    let (change, error) = apply_whole(&mut registry, &plan(&old, &new).changes).unwrap_err();
-    assert!(matches!(change, Change::AddService { .. }), "{change}");
+    let RefusedChange { change, error } = apply_whole(&mut registry, &plan(&old, &new).changes).unwrap_err();
+    assert!(matches!(*change, Change::AddService { .. }), "{change}");
     assert!(matches!(error, ApplyError::TooManyServices(2)), "{error}");
     assert_eq!(listed(&registry), before);
 
