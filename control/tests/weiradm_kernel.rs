@@ -1,14 +1,17 @@
 //! Every recorded run of ipvsadm against kernel 6.12 (`data/kernel/control-plane.json`), repeated with `weiradm`:
 //! output, messages and exit status. What differs on purpose stands in `data/differences.txt`.
 
+#[path = "weiradm_common/differences.rs"]
+mod differences;
 mod weiradm_common;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use control::ipvs::Rights;
+use differences::Differences;
 use serde::Deserialize;
-use weiradm_common::{Differences, Outcome, World, ipvsadm, words};
+use weiradm_common::{Outcome, World, ipvsadm, words};
 
 /// Interfaces of the recorded machine, with their MTU.
 const INTERFACES: &[(&str, u32)] = &[("lo", 65536)];

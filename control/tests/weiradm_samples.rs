@@ -1,15 +1,20 @@
 //! Every recorded run of ipvsadm (`data/ipvsadm`), repeated with `weiradm`: output, messages, exit status, requests
 //! on the wire, and the state it leaves. What differs on purpose stands in `data/differences.txt`.
 
+#[path = "weiradm_common/differences.rs"]
+mod differences;
 mod weiradm_common;
 
 use std::collections::HashMap;
 use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 use control::ipvs::{Command, Dest, Info, Method, Service, ServiceKey, ServiceOptions, Stats, Store};
+use control::weiradm::Entry;
+use differences::{Differences, sections};
 use rustix::io::Errno;
-use weiradm_common::{Differences, Outcome, World, connection, ipvsadm, sections, words};
+use weiradm_common::{Outcome, World, ipvsadm, words};
 
 /// Interfaces of the recorded server, with their MTU.
 const INTERFACES: &[(&str, u32)] = &[("lo", 65536), ("eth0", 1500), ("eth1", 1500)];
@@ -96,7 +101,7 @@ fn feed(world: &mut World, lines: &str) {
             "dst" => {
                 let (name, values) = split_values(rest);
                 let (service, dest) = name.rsplit_once(' ').unwrap();
-                let dest: std::net::SocketAddr = dest.parse().unwrap();
+                let dest: SocketAddr = dest.parse().unwrap();
                 let (_, dests) = entry(world, &service_key(service));
                 let found = |d: &&mut Dest| (d.key.address, d.key.port) == (dest.ip(), dest.port());
                 let dest = dests.iter_mut().find(found).unwrap();
@@ -140,6 +145,28 @@ fn feed(world: &mut World, lines: &str) {
     }
 }
 
+/// A line of the kernel's connection table.
+fn connection(line: &str) -> Entry {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let endpoint = |at: usize| {
+        let port = u16::from_str_radix(words[at + 1], 16).unwrap();
+        let address: IpAddr = match u32::from_str_radix(words[at], 16) {
+            Ok(bits) => Ipv4Addr::from_bits(bits).into(),
+            Err(_) => words[at].parse::<Ipv6Addr>().unwrap().into(),
+        };
+        SocketAddr::new(address, port)
+    };
+    Entry {
+        protocol: words[0].to_owned(),
+        client: endpoint(1),
+        service_address: endpoint(3),
+        dest: endpoint(5),
+        state: words[7].to_owned(),
+        expires_seconds: words[8].parse().unwrap(),
+        engine: words.get(9).map(|name| ((*name).to_owned(), words[10].to_owned())),
+    }
+}
+
 fn entry<'a>(world: &'a mut World, key: &ServiceKey) -> &'a mut (Service, Vec<Dest>) {
     world.server.store_mut().entry_mut(key).unwrap()
 }
@@ -160,7 +187,7 @@ fn service_key(text: &str) -> ServiceKey {
         return ServiceKey::Mark { family: control::ipvs::Family::V4, mark: value.parse().unwrap() };
     }
     let protocol = if option == "-t" { 6 } else { 17 };
-    let address: std::net::SocketAddr = value.parse().unwrap();
+    let address: SocketAddr = value.parse().unwrap();
     ServiceKey::Address { protocol, address: address.ip(), port: address.port() }
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use netlink_packet_core::Emitable;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rustix::io::Errno;
@@ -313,6 +314,35 @@ fn a_reply_and_its_acknowledgement_and_the_end_of_a_dump_are_datagrams_of_their_
     let dump = server.answer_datagram(&Call::dump(Command::GetService).encode(1), Rights::Write);
     // 25 services of 320 bytes fit 8 KiB.
     assert_eq!(dump.iter().map(|d| Reply::split(d).len()).collect::<Vec<_>>(), [25, 25, 25, 25, 1]);
+}
+
+/// Old programs read these: low bits, byte counters apart.
+#[test]
+fn the_old_statistics_keep_the_low_32_bits() {
+    let n = |low: u64| (7 << 32) + low;
+    let stats = Stats {
+        conns: n(1),
+        in_packets: n(2),
+        out_packets: n(3),
+        in_bytes: n(4),
+        out_bytes: n(5),
+        conns_per_second: n(6),
+        in_packets_per_second: n(7),
+        out_packets_per_second: n(8),
+        in_bytes_per_second: n(9),
+        out_bytes_per_second: n(10),
+    };
+    let mut nest = vec![0; 92];
+    stats::legacy(10, &stats).emit(&mut nest);
+    let mut expected = hex("5c000a00");
+    for number in 1..=10u16 {
+        let value = n(u64::from(number)).to_ne_bytes();
+        let kept = if number == 4 || number == 5 { &value[..] } else { &value[..4] };
+        expected.extend((4 + kept.len() as u16).to_ne_bytes());
+        expected.extend(number.to_ne_bytes());
+        expected.extend(kept);
+    }
+    assert_eq!(nest, expected);
 }
 
 #[test]

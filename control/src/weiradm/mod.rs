@@ -1,10 +1,10 @@
 //! The `weiradm` program: ipvsadm's command line on our control socket.
 //!
 //! Model: `words` takes an argument vector apart as ipvsadm's option library does, by the table in `grammar`;
-//! `parse` makes one [`parse::Wanted`] of it, with ipvsadm's checks in ipvsadm's order; `run` carries it out
-//! through a [`Client`] and prints, with `listing`, `save` and `conns` for the formats. `restore` does that for
-//! every line of its input. Each text, number and exit status is ipvsadm 1.31's unless the manual says
-//! otherwise, since scripts read them.
+//! `parse` makes an `order` of it, with ipvsadm's checks in ipvsadm's order (`address` and `values` read what
+//! options carry); `run` carries it out through a [`Client`] and prints, with `listing`, `save` and `conns` for
+//! the formats. `restore` does that for every line of its input. Each text, number and exit status is ipvsadm
+//! 1.31's unless the manual says otherwise, since scripts read them.
 //!
 //! A [`Transport`] carries messages: the control socket, or in tests a server in the same process. Names of
 //! hosts and services come from a [`Names`].
@@ -19,12 +19,14 @@ mod conns;
 mod grammar;
 mod listing;
 mod names;
+mod order;
 mod parse;
 mod restore;
 mod run;
 mod save;
 mod text;
 mod transport;
+mod values;
 mod words;
 
 pub use client::Client;

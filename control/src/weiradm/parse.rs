@@ -1,11 +1,13 @@
 //! From words to what is wanted, with ipvsadm's checks in ipvsadm's order.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::address::{self, number};
 use super::grammar::{self, Command, Opt, Options, TUNNEL_OPTIONS, Word};
 use super::names::Names;
+use super::order::{Order, Stop, Wanted};
 use super::status;
+use super::values::{cut, group, scheduler_flags, timeout};
 use super::words::Words;
 use crate::ipvs::daemon::{DaemonRequest, INTERFACE_NAME_MAX};
 use crate::ipvs::service::{ENGINE_NAME_MAX, SCHEDULER_NAME_MAX};
@@ -19,55 +21,10 @@ const PROTOCOL_UDP: u16 = 17;
 const PROTOCOL_SCTP: u16 = 132;
 /// Persistence timeout when `-p` has no value, seconds: ipvsadm's, though its manual says 300.
 const DEFAULT_PERSISTENCE: u32 = 360;
-/// Longest timeout that can be asked for, seconds: 31 days.
-const TIMEOUT_MAX: i64 = 31 * 24 * 60 * 60;
 const DEFAULT_SCHEDULER: &str = "wlc";
 const DEFAULT_INTERFACE: &str = "eth0";
 /// Longest sync message that can be asked for: an IPv4 packet less IP and UDP headers.
 const SYNC_MAXLEN_MAX: i64 = 65535 - 20 - 8;
-
-/// What a command line wants.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
-    Help,
-    Version,
-    Do(Box<Order>),
-}
-
-/// A command with everything that goes with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Order {
-    pub command: Command,
-    /// The service, if one was named.
-    pub service: Option<ServiceKey>,
-    pub service_options: ServiceOptions,
-    pub dest: DestKey,
-    pub dest_options: DestOptions,
-    pub daemon: DaemonRequest,
-    pub timeouts: Timeouts,
-    pub options: Options,
-}
-
-/// Why a command line is not carried out: text for stderr and exit status.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stop {
-    pub status: u8,
-    pub text: String,
-    /// Whether a restore goes on with its next line.
-    pub goes_on: bool,
-}
-
-impl Stop {
-    fn usage(text: impl Into<String>) -> Stop {
-        Stop { status: status::USAGE, text: text.into(), goes_on: false }
-    }
-
-    /// The words make no command.
-    pub(super) fn try_help(program: &str) -> Stop {
-        let text = format!("Try `{program} -h' or '{program} --help' for more information.");
-        Stop { status: status::REFUSED, text, goes_on: false }
-    }
-}
 
 /// Reads a command line, without the program's name.
 pub(super) fn parse(program: &str, arguments: &[String], names: &dyn Names) -> Result<Wanted, Stop> {
@@ -439,58 +396,4 @@ impl<'a> Reading<'a> {
         }
         grammar::check_tunnel(self.dest_options.tunnel.kind, self.options).map_err(Stop::usage)
     }
-}
-
-fn timeout(value: &str, min: i64) -> Result<u32, Stop> {
-    number(value, min, TIMEOUT_MAX)
-        .and_then(|seconds| u32::try_from(seconds).ok())
-        .ok_or_else(|| Stop::usage(format!("invalid timeout value `{value}' specified")))
-}
-
-fn group(value: &str) -> Result<IpAddr, Stop> {
-    let (version, address) = if value.contains(':') {
-        ("IPv6", value.parse::<Ipv6Addr>().map(IpAddr::from))
-    } else {
-        ("IPv4", value.parse::<Ipv4Addr>().map(IpAddr::from))
-    };
-    address
-        .ok()
-        .filter(IpAddr::is_multicast)
-        .ok_or_else(|| Stop::usage(format!("invalid {version} mcast-group `{value}'")))
-}
-
-/// Names of scheduler flags: the scheduler they are for, if only one, and the bit.
-#[rustfmt::skip]
-const SCHEDULER_FLAGS: &[(&str, Option<&str>, u32)] = &[
-    ("flag-1", None, flag::SCHEDULER[0]),
-    ("flag-2", None, flag::SCHEDULER[1]),
-    ("flag-3", None, flag::SCHEDULER[2]),
-    ("sh-fallback", Some("sh"), flag::SCHEDULER[0]),
-    ("sh-port", Some("sh"), flag::SCHEDULER[1]),
-    ("mh-fallback", Some("mh"), flag::SCHEDULER[0]),
-    ("mh-port", Some("mh"), flag::SCHEDULER[1]),
-];
-
-fn scheduler_flags(scheduler: &str, list: &str) -> Result<u32, Stop> {
-    let names: Vec<&str> = list.split(',').filter(|name| !name.is_empty()).collect();
-    if names.is_empty() {
-        return Err(Stop::usage(format!("invalid scheduler flag `{list}'")));
-    }
-    let mut bits = 0;
-    for name in names {
-        let (_, only_for, bit) = SCHEDULER_FLAGS
-            .iter()
-            .find(|(known, ..)| *known == name)
-            .ok_or_else(|| Stop::usage(format!("invalid scheduler flag `{name}'")))?;
-        if only_for.is_some_and(|only| only != scheduler) {
-            return Err(Stop::usage(format!("incompatible scheduler flag `{name}'")));
-        }
-        bits |= bit;
-    }
-    Ok(bits)
-}
-
-/// At most so many bytes, cut between characters.
-fn cut(value: &str, max: usize) -> String {
-    value[..value.floor_char_boundary(max)].to_owned()
 }

@@ -9,7 +9,7 @@ use std::io::{self, BufRead, BufReader};
 
 use super::client::{AHEAD_MAX, Ticket};
 use super::grammar::Command;
-use super::parse::{Stop, Wanted};
+use super::order::{Stop, Wanted};
 use super::run::{Console, Session, change, refused};
 use super::status;
 use super::transport::Transport;

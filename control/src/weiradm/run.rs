@@ -9,7 +9,8 @@ use rustix::io::Errno;
 use super::client::{AHEAD_MAX, Client};
 use super::grammar::{Command, Opt, Options};
 use super::names::Names;
-use super::parse::{Order, Stop, Wanted, parse};
+use super::order::{Order, Stop, Wanted};
+use super::parse::parse;
 use super::transport::Transport;
 use super::{conns, listing, restore, save, status, text};
 use crate::ipvs::reply::Object;
@@ -51,7 +52,7 @@ pub fn run<T: Transport>(
             _ => {}
         }
     }
-    let opened = connect().and_then(|transport| Session::open(transport, program, names));
+    let opened = connect().map_err(no_daemon).and_then(|transport| Session::open(transport, program, names));
     let mut session = match opened {
         Ok(session) => session,
         Err(errno) => {
@@ -66,6 +67,15 @@ pub fn run<T: Transport>(
         return session.list_all(Options::default(), console);
     }
     session.line(arguments, console)
+}
+
+/// No daemon is to the program what a kernel without IPVS is to ipvsadm.
+fn no_daemon(errno: Errno) -> Errno {
+    match errno {
+        Errno::NOENT | Errno::CONNREFUSED => Errno::NOPROTOOPT,
+        Errno::ACCESS => Errno::PERM,
+        other => other,
+    }
 }
 
 fn print(console: &mut Console<'_>, text: &str) -> io::Result<u8> {

@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
@@ -22,6 +23,8 @@ pub struct World {
     pub failing: HashMap<u8, Errno>,
     /// Requests after the lookup and GET_INFO: flags, and hexadecimal text from the generic header on.
     pub requests: Vec<String>,
+    /// Datagrams that the program has not taken yet.
+    pub unread: usize,
 }
 
 /// What a run left: standard output, standard error, exit status.
@@ -42,15 +45,20 @@ impl World {
             connections: Vec::new(),
             failing: HashMap::new(),
             requests: Vec::new(),
+            unread: 0,
         }))
     }
 }
 
 /// Runs `ipvsadm` with these words (the program's name left out) and this input.
 pub fn ipvsadm(world: &Rc<RefCell<World>>, arguments: &[String], input: &str) -> Outcome {
+    ipvsadm_reading(world, arguments, &mut input.as_bytes())
+}
+
+/// The same, reading its input from anywhere.
+pub fn ipvsadm_reading(world: &Rc<RefCell<World>>, arguments: &[String], input: &mut dyn Read) -> Outcome {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let mut input = input.as_bytes();
-    let mut console = Console { input: &mut input, output: &mut stdout, errors: &mut stderr };
+    let mut console = Console { input, output: &mut stdout, errors: &mut stderr };
     let transport = InProcess { world: world.clone(), waiting: VecDeque::new() };
     let exit = run("ipvsadm", arguments, &KnownNames, &mut console, || Ok(transport)).unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -87,11 +95,14 @@ impl Transport for InProcess {
                 None => self.waiting.extend(world.server.answer(&message, world.rights)),
             }
         }
+        world.unread = self.waiting.len();
         Ok(())
     }
 
     fn receive(&mut self) -> Result<Vec<u8>, Errno> {
-        self.waiting.pop_front().ok_or(Errno::CONNRESET)
+        let datagram = self.waiting.pop_front().ok_or(Errno::CONNRESET)?;
+        self.world.borrow_mut().unread = self.waiting.len();
+        Ok(datagram)
     }
 
     fn connections(&mut self, each: &mut dyn FnMut(Entry) -> ControlFlow<()>) -> Result<(), Failure> {
@@ -137,84 +148,4 @@ impl Names for KnownNames {
         let found = SERVICES.iter().find(|(_, number, of)| (*number, *of) == (port, protocol));
         found.map(|(name, ..)| (*name).to_owned())
     }
-}
-
-/// A line of the kernel's connection table.
-#[allow(dead_code)] // Each test program uses its part of this module.
-pub fn connection(line: &str) -> Entry {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let endpoint = |at: usize| {
-        let port = u16::from_str_radix(words[at + 1], 16).unwrap();
-        let address: IpAddr = match u32::from_str_radix(words[at], 16) {
-            Ok(bits) => Ipv4Addr::from_bits(bits).into(),
-            Err(_) => words[at].parse::<std::net::Ipv6Addr>().unwrap().into(),
-        };
-        SocketAddr::new(address, port)
-    };
-    Entry {
-        protocol: words[0].to_owned(),
-        client: endpoint(1),
-        service_address: endpoint(3),
-        dest: endpoint(5),
-        state: words[7].to_owned(),
-        expires_seconds: words[8].parse().unwrap(),
-        engine: words.get(9).map(|name| ((*name).to_owned(), words[10].to_owned())),
-    }
-}
-
-/// Where what we print differs on purpose from a recording: its name, and the parts that replace those recorded.
-pub struct Differences(Vec<Difference>);
-
-struct Difference {
-    name: String,
-    sections: HashMap<String, String>,
-    used: bool,
-}
-
-impl Differences {
-    /// The entries of the list whose names begin so.
-    pub fn of(prefix: &str) -> Differences {
-        let text = include_str!("../data/differences.txt");
-        let entries = text.split("\n== ").skip(1).filter_map(|entry| {
-            let (head, body) = entry.split_once('\n')?;
-            let name = head.strip_prefix(prefix)?.to_owned();
-            assert!(body.starts_with("reason: "), "{head}: a difference has a reason");
-            Some(Difference { name, sections: sections(body), used: false })
-        });
-        Differences(entries.collect())
-    }
-
-    /// Replaces what differs; panics when the recorded part is the same.
-    pub fn apply(&mut self, name: &str, section: &str, recorded: &mut String) {
-        for entry in self.0.iter_mut().filter(|entry| entry.name == name) {
-            if let Some(ours) = entry.sections.get(section) {
-                assert_ne!(ours, recorded, "{name}: {section} does not differ");
-                recorded.clone_from(ours);
-                entry.used = true;
-            }
-        }
-    }
-
-    /// Panics when an entry was not used.
-    pub fn all_used(&self) {
-        for entry in &self.0 {
-            assert!(entry.used, "{}: in the list of differences, but not met", entry.name);
-        }
-    }
-}
-
-/// Parts of a text that begin with `--- NAME`; what stands behind the first word of a head is left out.
-pub fn sections(text: &str) -> HashMap<String, String> {
-    let mut sections = HashMap::new();
-    let mut current = None;
-    for line in text.split_inclusive('\n') {
-        if let Some(head) = line.strip_prefix("--- ") {
-            let name = head.trim_end().split(" (").next().unwrap_or_default().to_owned();
-            sections.insert(name.clone(), String::new());
-            current = Some(name);
-        } else if let Some(name) = &current {
-            sections.get_mut(name).unwrap().push_str(line);
-        }
-    }
-    sections
 }
