@@ -43,7 +43,7 @@ impl Rng {
 
     /// A number below `end`, which is at most 2^32.
     pub fn below(&mut self, end: usize) -> usize {
-        ((self.bits() >> 32) * end as u64 >> 32) as usize
+        (((self.bits() >> 32) * end as u64) >> 32) as usize
     }
 
     /// True once in so many calls.

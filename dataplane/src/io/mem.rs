@@ -165,3 +165,43 @@ impl Io for MemIo {
         self.take()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pool_ends_and_gets_its_buffers_back() {
+        let mut io = MemIo::new(2, 2);
+        assert!(io.inject(0, b"one") && io.inject(1, b"two"));
+        assert!(!io.inject(0, b"three") && io.alloc().is_none());
+        let mut burst = Burst::new();
+        io.rx(1, &mut burst);
+        assert_eq!((burst[0].data(), io.waiting(), io.live()), (&b"two"[..], 1, 2));
+        burst.clear();
+        assert_eq!(io.live(), 1);
+        assert!(!io.inject(0, &[0; ROOM + 1]), "longer than a buffer");
+        assert_eq!(io.live(), 1);
+    }
+
+    #[test]
+    fn a_full_port_takes_from_the_front_and_leaves_the_rest() {
+        let mut io = MemIo::new(1, 8);
+        io.tx_room[0] = 2;
+        let mut queue = ArrayVec::<MemBuf, 8>::new();
+        for byte in 1..=3 {
+            let mut buf = io.alloc().unwrap();
+            assert!(buf.set_len(1) && !buf.set_len(ROOM + 1));
+            buf.data_mut()[0] = byte;
+            queue.push(buf);
+        }
+        io.tx(0, &mut queue);
+        assert_eq!((queue.len(), queue[0].data()), (1, &[3][..]));
+        assert_eq!((io.sent(0), io.sent(0), io.sent(0)), (Some(vec![1]), Some(vec![2]), None));
+        io.tx(0, &mut queue);
+        assert_eq!(queue.len(), 1, "no room is left");
+        io.tx_room[0] = usize::MAX;
+        io.tx(0, &mut queue);
+        assert_eq!((queue.len(), io.discard_sent(), io.live()), (0, 1, 0));
+    }
+}

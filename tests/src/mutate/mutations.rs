@@ -1,5 +1,7 @@
 //! What is done to a frame: one row each, so that a new idea is a row and a few lines.
 
+#![allow(clippy::ptr_arg, reason = "all mutations are functions of one type")]
+
 use super::{FRAME_MAX, Rng};
 use crate::packets::{BROADCAST, DIP, P0, P1_MAC, VIP};
 
