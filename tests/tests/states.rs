@@ -57,15 +57,17 @@ fn replies_under_direct_routing_are_followed_when_they_pass() {
 #[test]
 fn a_syn_starts_anew_where_reuse_allows() {
     use Kind::{Ack, Fin, Rst, Syn, SynAck};
-    let (client, server) = (false, true);
-    // What happened before, method, modes in which the SYN makes a new connection.
-    let table: [(&str, Method, &[(bool, Kind)], &[i64]); 6] = [
-        ("TIME_WAIT", Method::Nat, &[(client, Syn), (client, Fin)], &[1, 2, 3]),
-        ("CLOSE", Method::Nat, &[(client, Syn), (server, Rst)], &[1, 2, 3]),
-        ("FIN_WAIT", Method::Dr, &[(client, Syn), (client, Ack), (client, Fin)], &[2, 3]),
-        ("FIN_WAIT", Method::Nat, &[(client, Syn), (client, Ack), (server, Fin)], &[]),
-        ("SYN_RECV", Method::Nat, &[(client, Syn), (server, SynAck)], &[]),
-        ("ESTABLISHED", Method::Dr, &[(client, Syn), (client, Ack)], &[]),
+    const CLIENT_SENT: bool = false;
+    const SERVER_SENT: bool = true;
+    /// State, method, what led there, modes in which the SYN makes a new connection.
+    type Row = (&'static str, Method, &'static [(bool, Kind)], &'static [i64]);
+    let table: [Row; 6] = [
+        ("TIME_WAIT", Method::Nat, &[(CLIENT_SENT, Syn), (CLIENT_SENT, Fin)], &[1, 2, 3]),
+        ("CLOSE", Method::Nat, &[(CLIENT_SENT, Syn), (SERVER_SENT, Rst)], &[1, 2, 3]),
+        ("FIN_WAIT", Method::Dr, &[(CLIENT_SENT, Syn), (CLIENT_SENT, Ack), (CLIENT_SENT, Fin)], &[2, 3]),
+        ("FIN_WAIT", Method::Nat, &[(CLIENT_SENT, Syn), (CLIENT_SENT, Ack), (SERVER_SENT, Fin)], &[]),
+        ("SYN_RECV", Method::Nat, &[(CLIENT_SENT, Syn), (SERVER_SENT, SynAck)], &[]),
+        ("ESTABLISHED", Method::Dr, &[(CLIENT_SENT, Syn), (CLIENT_SENT, Ack)], &[]),
     ];
     for (state, method, before, renewing) in table {
         for mode in 0..4 {
@@ -81,7 +83,7 @@ fn a_syn_starts_anew_where_reuse_allows() {
                 send(&mut topo, *from_server, *kind);
             }
             assert_eq!(topo.conn(Proto::Tcp, end).map(|conn| conn.state).as_deref(), Some(state));
-            send(&mut topo, client, Syn);
+            send(&mut topo, CLIENT_SENT, Syn);
             let made = topo.service_figures(&rules.services[0]).conns;
             assert_eq!(made, 1 + u64::from(renewing.contains(&mode)), "{state} {method:?} mode {mode}");
             assert_eq!(topo.figures().conns, 1, "{state} {method:?} mode {mode}: the old one is gone");
