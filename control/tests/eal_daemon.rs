@@ -194,8 +194,14 @@ fn eal_a_daemon_answers_reloads_and_stops_in_order() {
     assert_eq!(site.text(&["list"]), listing);
     assert_eq!(site.json(&["status"])["daemon"]["revision"], 1);
 
+    // A watcher that is connected when the stop comes is told that the daemon is gone, and does not delay it.
+    let mut watcher = Command::new(env!("CARGO_BIN_EXE_weir"));
+    watcher.args(["status", "--watch", "1"]).env("WEIR_SOCKET", site.path("run/weir.sock"));
+    let watcher = watcher.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
     daemon.signal(Signal::TERM);
     let (status, log) = daemon.ended();
+    assert_eq!(watcher.wait_with_output().unwrap().status.code(), Some(3));
     assert_eq!(status.code(), Some(0), "{log}");
     assert!(log.contains("every mbuf came back"), "{log}");
     assert!(!log.contains("ERROR") && !log.contains("panicked"), "{log}");

@@ -257,3 +257,6 @@ impl Answer {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

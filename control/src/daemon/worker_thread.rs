@@ -178,3 +178,6 @@ fn settle(start: &Start<'_>) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
