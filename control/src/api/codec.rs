@@ -14,15 +14,19 @@
 //!
 //! Sources: netlink(7), `linux/netlink.h`, `linux/genetlink.h`.
 
+mod body;
+
 use std::num::NonZeroI32;
 
 use netlink_packet_core::{
     DecodeError, DoneMessage, Emitable, ErrorMessage, NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP,
     NLM_F_MULTIPART, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NetlinkHeader, NetlinkMessage,
-    NetlinkPayload, Nla, NlasIterator, Parseable, ParseableParametrized,
+    NetlinkPayload, NlasIterator, Parseable, ParseableParametrized,
 };
-use netlink_packet_generic::{GenlFamily, GenlHeader, GenlMessage};
+use netlink_packet_generic::GenlMessage;
 use rustix::io::Errno;
+
+use body::{Attribute, Body, text_attribute};
 
 /// Message type of the family: the number below the one that the IPVS family will use (the highest legal one).
 pub const FAMILY_ID: u16 = 0x3fe;
@@ -36,8 +40,6 @@ const FIRST_FAMILY_TYPE: u16 = 0x10;
 const ERROR_ATTR_TEXT: u16 = 1;
 /// Longest row: the attribute's length field has 16 bits and counts its own 4-byte header.
 pub const ROW_BYTES_MAX: usize = u16::MAX as usize - 4;
-/// Longest filter text that is looked at; the longest legal one is an IPv6 service identity of 53 bytes.
-const TEXT_BYTES_MAX: usize = 128;
 
 /// Attribute numbers: 1 in replies, the others in requests.
 mod attr {
@@ -333,99 +335,6 @@ pub fn encode_refusal(to: &Incoming, refusal: &Refusal) -> Vec<u8> {
     encode(header, NetlinkPayload::<GenlMessage<Body>>::Error(error))
 }
 
-/// Generic header's command and the attributes: the family's payload, not yet typed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Body {
-    command: u8,
-    attributes: Vec<Attribute>,
-}
-
-impl Body {
-    /// Value of the attribute; of a repeated one the last wins, as in the kernel.
-    fn find(&self, kind: u16) -> Option<&[u8]> {
-        self.attributes.iter().rev().find(|a| a.kind == kind).map(|a| a.value.as_slice())
-    }
-
-    /// Text of the attribute, without the closing NUL.
-    fn text(&self, kind: u16, name: &str) -> Result<Option<String>, Refusal> {
-        let Some(bytes) = self.find(kind) else {
-            return Ok(None);
-        };
-        let text = bytes
-            .strip_suffix(&[0])
-            .filter(|text| text.len() <= TEXT_BYTES_MAX && !text.contains(&0))
-            .and_then(|text| std::str::from_utf8(text).ok())
-            .ok_or_else(|| Refusal::new(Errno::INVAL, format!("attribute {name} is not a text")))?;
-        Ok(Some(text.to_owned()))
-    }
-}
-
-/// One attribute: number without flag bits, and value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Attribute {
-    kind: u16,
-    value: Vec<u8>,
-}
-
-impl Attribute {
-    fn new(kind: u16, value: Vec<u8>) -> Attribute {
-        Attribute { kind, value }
-    }
-}
-
-impl Nla for Attribute {
-    fn value_len(&self) -> usize {
-        self.value.len()
-    }
-
-    fn kind(&self) -> u16 {
-        self.kind
-    }
-
-    fn emit_value(&self, buffer: &mut [u8]) {
-        buffer.copy_from_slice(&self.value);
-    }
-}
-
-impl GenlFamily for Body {
-    fn family_name() -> &'static str {
-        "WEIR"
-    }
-
-    fn family_id(&self) -> u16 {
-        FAMILY_ID
-    }
-
-    fn command(&self) -> u8 {
-        self.command
-    }
-
-    fn version(&self) -> u8 {
-        FAMILY_VERSION
-    }
-}
-
-impl Emitable for Body {
-    fn buffer_len(&self) -> usize {
-        self.attributes.as_slice().buffer_len()
-    }
-
-    fn emit(&self, buffer: &mut [u8]) {
-        self.attributes.as_slice().emit(buffer);
-    }
-}
-
-impl ParseableParametrized<[u8], GenlHeader> for Body {
-    /// Attributes up to the first that is malformed; what is left over is ignored, as in the kernel.
-    fn parse_with_param(bytes: &[u8], header: GenlHeader) -> Result<Body, DecodeError> {
-        let attributes = NlasIterator::new(bytes)
-            .map_while(Result::ok)
-            .map(|a| Attribute::new(a.kind(), a.value().to_vec()))
-            .collect();
-        Ok(Body { command: header.cmd, attributes })
-    }
-}
-
 /// Header of an answer: the request's sequence number and port id, which clients compare.
 fn reply_header(to: &NetlinkHeader, flags: u16) -> NetlinkHeader {
     let mut header = NetlinkHeader::default();
@@ -446,12 +355,6 @@ fn encode(header: NetlinkHeader, payload: NetlinkPayload<GenlMessage<Body>>) -> 
     let mut bytes = vec![0; message.buffer_len()];
     message.serialize(&mut bytes);
     bytes
-}
-
-fn text_attribute(kind: u16, text: &str) -> Attribute {
-    let mut value = text.as_bytes().to_vec();
-    value.push(0);
-    Attribute::new(kind, value)
 }
 
 /// Text of an extended acknowledgement, after the request's header or the whole request.
