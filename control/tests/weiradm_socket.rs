@@ -51,7 +51,8 @@ fn without_a_daemon_only_help_and_version_work() {
     );
     let help = weiradm(program, Some(&nowhere), &["--help"], "");
     assert_eq!(help.status.code(), Some(0));
-    assert!(text(&help.stdout).contains("\n  weiradm -D virtual-service\n"), "{}", text(&help.stdout));
+    let usage = format!("\n  {} -D virtual-service\n", program.display());
+    assert!(text(&help.stdout).contains(&usage), "{}", text(&help.stdout));
     let version = weiradm(program, Some(&nowhere), &["-v"], "");
     assert!(text(&version.stdout).starts_with("weiradm v"), "{}", text(&version.stdout));
 

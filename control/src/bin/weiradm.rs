@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use control::weiradm::{Console, SocketTransport, SystemNames, run, status};
@@ -17,10 +17,7 @@ const OUTPUT_BYTES: usize = 64 * 1024;
 fn main() -> ExitCode {
     let mut arguments: Vec<String> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    let program = match arguments.first().map(Path::new).and_then(Path::file_name) {
-        Some(name) => name.to_string_lossy().into_owned(),
-        None => "weiradm".to_owned(),
-    };
+    let program = arguments.first().map_or("weiradm", String::as_str).to_owned();
     arguments.drain(..arguments.len().min(1));
     let socket = take_socket(&mut arguments);
     let mut output = BufWriter::with_capacity(OUTPUT_BYTES, io::stdout().lock());

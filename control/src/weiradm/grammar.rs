@@ -78,7 +78,7 @@ const WORDS: &[WordRow] = &[
     ("delete-server",   Some('d'), Nothing, Word::Command(Command::DeleteServer)),
     ("restore",         Some('R'), Nothing, Word::Command(Command::Restore)),
     ("save",            Some('S'), Nothing, Word::Command(Command::Save)),
-    ("set",             None,      Value,   Word::Command(Command::Set)),
+    ("set",             None,      Nothing, Word::Command(Command::Set)),
     ("start-daemon",    None,      Value,   Word::Command(Command::StartDaemon)),
     ("stop-daemon",     None,      Value,   Word::Command(Command::StopDaemon)),
     ("help",            Some('h'), Nothing, Word::Help),

@@ -52,7 +52,7 @@ pub(super) fn parse(program: &str, arguments: &[String], names: &dyn Names) -> R
             }
         }
     }
-    reading.left_over(value, words.left_over())?;
+    reading.left_over(words.left_over())?;
     reading.finish().map(|order| Wanted::Do(Box::new(order)))
 }
 
@@ -315,10 +315,10 @@ impl<'a> Reading<'a> {
     }
 
     /// Words that are no options: values of `--set`, else none.
-    fn left_over(&mut self, first: Option<&str>, left_over: Vec<&str>) -> Result<(), Stop> {
+    fn left_over(&mut self, left_over: Vec<&str>) -> Result<(), Stop> {
         let mut rest = left_over.into_iter();
         if self.command == Command::Set {
-            let (Some(tcp), Some(tcp_fin), Some(udp)) = (first, rest.next(), rest.next()) else {
+            let (Some(tcp), Some(tcp_fin), Some(udp)) = (rest.next(), rest.next(), rest.next()) else {
                 return Err(Stop::usage("--set option requires 3 timeout values"));
             };
             self.timeouts =

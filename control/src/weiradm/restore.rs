@@ -2,7 +2,8 @@
 //!
 //! Lines that change something are sent ahead of the answers to earlier ones, as long as more input is at
 //! hand; messages and the exit status are those of one line after the other. A refusal is printed and the
-//! next line runs; wrong usage ends the run, and earlier lines stay applied.
+//! next line runs, and so it is with words that are not understood. Wrong usage, a listing that fails, help and
+//! version end the run, and earlier lines stay applied.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader};
@@ -93,16 +94,17 @@ impl Lines {
         }
         self.take_all(session, console)?;
         match wanted {
-            Ok(wanted) => self.status = session.carry_out(&wanted, console)?,
+            Ok(wanted) => {
+                self.status = session.carry_out(&wanted, console)?;
+                let told = matches!(wanted, Wanted::Help | Wanted::Version);
+                Ok((told || self.status != status::DONE).then_some(self.status))
+            }
             Err(stop) => {
                 writeln!(console.errors, "{}", stop.text)?;
                 self.status = stop.status;
-                if !stop.goes_on {
-                    return Ok(Some(stop.status));
-                }
+                Ok((!stop.goes_on).then_some(stop.status))
             }
         }
-        Ok(None)
     }
 
     fn take_all<T: Transport>(

@@ -32,7 +32,7 @@ pub struct Console<'a> {
     pub errors: &'a mut dyn Write,
 }
 
-/// Runs the program: `arguments` without its name, which is `program`. Gives the exit status.
+/// Runs the program: `arguments` without the name or path it was called by, which is `program`. Gives the exit status.
 ///
 /// `connect` is called unless help or version is asked for; its error means that there is no daemon.
 ///

@@ -12,10 +12,9 @@ const IPVSADM_VERSION: &str = "ipvsadm v1.31 2019/12/24 (compiled with popt and 
 
 /// First line of the help, and the version. Called as `ipvsadm`, ipvsadm's own.
 pub(super) fn version(program: &str) -> String {
-    if program == IPVSADM {
-        format!("{IPVSADM_VERSION}\n")
-    } else {
-        format!("{program} v{} (command line of ipvsadm v1.31, IPVS v1.2.1)\n", env!("CARGO_PKG_VERSION"))
+    match file_name(program) {
+        IPVSADM => format!("{IPVSADM_VERSION}\n"),
+        own => format!("{own} v{} (command line of ipvsadm v1.31, IPVS v1.2.1)\n", env!("CARGO_PKG_VERSION")),
     }
 }
 
@@ -23,10 +22,15 @@ pub(super) fn version(program: &str) -> String {
 pub(super) fn help(program: &str) -> String {
     let mut help = version(program);
     help.push_str(&include_str!("help.txt").replace("PROGRAM", program));
-    if program != IPVSADM {
+    if file_name(program) != IPVSADM {
         help.push_str(include_str!("help_own.txt"));
     }
     help
+}
+
+/// The last part of the path that a program was called by.
+fn file_name(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or(program)
 }
 
 /// The warning about a kernel that is too old; one empty line at its end.

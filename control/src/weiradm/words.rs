@@ -161,7 +161,7 @@ mod tests {
             ("a -n - b", "Numeric [\"a\", \"-\", \"b\"]"),
             ("-n -- -n --foo", "Numeric [\"-n\", \"--foo\"]"),
             ("-Lq", "Command(List) Unknown -Lq"),
-            ("--set 1 2 -3", "Command(Set)=1 Unknown -3 [\"2\"]"),
+            ("--set 1 2 -3", "Command(Set) Unknown -3 [\"1\", \"2\"]"),
             ("-w", "MissingValue -w"),
             ("-nä", "Numeric Unknown -nä"),
         ] {
