@@ -209,7 +209,7 @@ impl Bench {
     fn publish(&mut self, step: u32) {
         let mut rules = self.rules.clone();
         rules.services[0].servers[0].weight = step % 4;
-        if step % 3 == 0 {
+        if step.is_multiple_of(3) {
             rules.services[0].servers.remove(1);
         }
         let valid = parse(&rules);
