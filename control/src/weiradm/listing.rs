@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::grammar::{self, Opt, Options};
 use super::names::Names;
+use super::values::cut;
 use crate::ipvs::{Dest, Info, Method, Service, ServiceKey, Stats, flag, tunnel_flag, tunnel_type};
 use crate::show::listing::{
     address_order, exact_number, first_nonzero, flag_name, ipvsadm_sort, large_number, signed_difference,
@@ -347,9 +348,6 @@ fn rates(stats: &Stats) -> [u64; 5] {
     ]
 }
 
-fn cut_ipv4(mut text: String, address: IpAddr, max: usize) -> String {
-    if address.is_ipv4() {
-        text.truncate(text.floor_char_boundary(max));
-    }
-    text
+fn cut_ipv4(text: String, address: IpAddr, max: usize) -> String {
+    if address.is_ipv4() { cut(&text, max).to_owned() } else { text }
 }

@@ -152,7 +152,7 @@ impl<'a> Reading<'a> {
             }
             Word::Scheduler => {
                 self.option(Opt::Scheduler)?;
-                self.service_options.scheduler = cut(value, SCHEDULER_NAME_MAX);
+                cut(value, SCHEDULER_NAME_MAX).clone_into(&mut self.service_options.scheduler);
             }
             Word::Persistent => {
                 self.option(Opt::Persistent)?;
@@ -167,7 +167,7 @@ impl<'a> Reading<'a> {
             Word::Engine => {
                 self.option(Opt::Engine)?;
                 self.service_options.engine =
-                    Some(cut(value, ENGINE_NAME_MAX)).filter(|name| !name.is_empty());
+                    Some(cut(value, ENGINE_NAME_MAX).to_owned()).filter(|name| !name.is_empty());
             }
             Word::Ops => {
                 self.option(Opt::Ops)?;
@@ -213,7 +213,7 @@ impl<'a> Reading<'a> {
             }
             Word::McastInterface => {
                 self.option(Opt::McastInterface)?;
-                self.daemon.interface = cut(value, INTERFACE_NAME_MAX);
+                cut(value, INTERFACE_NAME_MAX).clone_into(&mut self.daemon.interface);
             }
             Word::SyncId => {
                 self.daemon.sync_id = self.number(Opt::SyncId, value, 0, 255, "illegal syncid specified")?;

@@ -62,6 +62,7 @@ pub(super) fn scheduler_flags(scheduler: &str, list: &str) -> Result<u32, Stop> 
 }
 
 /// At most so many bytes, cut between characters.
-pub(super) fn cut(value: &str, max: usize) -> String {
-    value[..value.floor_char_boundary(max)].to_owned()
+pub(super) fn cut(value: &str, max: usize) -> &str {
+    let end = (0..=max.min(value.len())).rev().find(|end| value.is_char_boundary(*end));
+    &value[..end.unwrap_or(0)]
 }
