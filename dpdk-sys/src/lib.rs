@@ -79,6 +79,7 @@
 //!
 //! Each "no" is a doc test that must not compile.
 
+mod aes;
 mod args;
 mod burst;
 mod clock;
@@ -100,6 +101,7 @@ mod simd;
 pub mod testing;
 mod thread;
 
+pub use aes::AesHash;
 pub use args::EalArgs;
 pub use burst::{BURST_MAX, Burst, free_bulk};
 pub use clock::{CALIBRATION, TscClock, tsc};

@@ -166,6 +166,12 @@ impl<H: HashFlow> ConnTable<H> {
         self.hasher.hash(key)
     }
 
+    /// The hashes of a burst's flows, as [`HashFlow::hash_burst`]. Hot.
+    #[inline(always)]
+    pub fn hash_burst(&self, words: &[[u64; 2]], hashes: &mut [u64]) {
+        self.hasher.hash_burst(words, hashes);
+    }
+
     /// Starts to load the home bucket of `hash`. Hot, first stage.
     #[inline(always)]
     pub fn prefetch_bucket(&self, hash: u64) {

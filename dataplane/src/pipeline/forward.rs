@@ -11,7 +11,7 @@ use crate::pipeline::Cx;
 use crate::verdict::DropReason;
 use crate::wire::checksum::{self, TTL_DECREMENT};
 use crate::wire::icmp::Problem;
-use crate::wire::{ethernet, ipv4, tcp, udp};
+use crate::wire::{ethernet, ipv4, udp};
 
 /// Offset of the checksum in a TCP header, bytes (RFC 9293 3.1).
 const TCP_CHECK: usize = 16;
@@ -36,14 +36,17 @@ pub(super) fn ready_request<B: PacketBuf>(
     meta: &Meta,
 ) -> Result<(Hop, Reach), Refusal> {
     let to = next_hop(conn, neigh, cx, Direction::Request)?;
-    pass_ttl(buf)?;
-    fits(cx, buf, meta, to.1)?;
-    if conn.method() == flag::NAT {
-        let tuple = conn.tuple();
-        let deltas = (conn.l3_delta, conn.l4_delta);
-        rewrite(buf, meta, End::Destination, tuple.daddr, tuple.dport, deltas);
+    let mtu = mtu_towards(cx, to.1);
+    if meta.ttl <= 1 {
+        return Err(Refusal::answered(DropReason::Ttl, Problem::TtlExceeded));
     }
-    buf.set_len(ethernet::LEN + usize::from(meta.ip_len));
+    if meta.ip_len > mtu {
+        // The packet quoted in the error shows the TTL that it would have had on that link.
+        pass(buf, meta, None);
+        return Err(too_long(buf, mtu));
+    }
+    let nat = conn.method() == flag::NAT;
+    pass(buf, meta, nat.then(|| Rewrite::request(conn)));
     Ok(to)
 }
 
@@ -57,18 +60,16 @@ pub(super) fn ready_reply<B: PacketBuf>(
     buf: &mut B,
     meta: &Meta,
 ) -> Result<(Hop, Reach), Refusal> {
-    if header(buf).is_none_or(|ip| ip.ttl() <= 1) {
+    if meta.ttl <= 1 {
         return Err(Refusal::answered(DropReason::Ttl, Problem::TtlExceeded));
     }
     let to = next_hop(conn, neigh, cx, Direction::Reply)?;
-    fits(cx, buf, meta, to.1)?;
-    pass_ttl(buf)?;
-    if conn.method() == flag::NAT {
-        let tuple = conn.tuple();
-        // The reply undoes the request's change: its deltas are the complements.
-        rewrite(buf, meta, End::Source, tuple.vaddr, tuple.vport, (!conn.l3_delta, !conn.l4_delta));
+    let mtu = mtu_towards(cx, to.1);
+    if meta.ip_len > mtu {
+        return Err(too_long(buf, mtu));
     }
-    buf.set_len(ethernet::LEN + usize::from(meta.ip_len));
+    let nat = conn.method() == flag::NAT;
+    pass(buf, meta, nat.then(|| Rewrite::reply(conn)));
     Ok(to)
 }
 
@@ -123,92 +124,114 @@ fn find_next_hop(
     Ok((hop, neigh.reach(hop)))
 }
 
-/// Undoes a NAT rewrite of a request's destination, for an error message that its client understands.
-pub(super) fn restore<B: PacketBuf>(buf: &mut B, meta: &Meta, vaddr: u32, vport: u16) {
-    let l3 = checksum::delta_u32(meta.key.dst, vaddr);
-    let l4 = checksum::combine(l3, checksum::delta_u16(meta.key.dport, vport));
-    rewrite(buf, meta, End::Destination, vaddr, vport, (l3, l4));
-}
-
-/// Takes one from the TTL, or refuses.
+/// MTU of the link to `reach`, bytes.
 #[inline(always)]
-fn pass_ttl<B: PacketBuf>(buf: &mut B) -> Result<(), Refusal> {
-    let frame = buf.data_mut();
-    let Some(packet) = frame.get_mut(ethernet::LEN..) else { return Ok(()) };
-    let Some(mut ip) = ipv4::Header::at_mut(packet) else { return Ok(()) };
-    let ttl = ip.ttl();
-    if ttl <= 1 {
-        return Err(Refusal::answered(DropReason::Ttl, Problem::TtlExceeded));
-    }
-    ip.set_ttl(ttl - 1);
-    let check = checksum::apply(ip.check(), TTL_DECREMENT);
-    ip.set_check(check);
-    Ok(())
-}
-
-/// Whether the packet fits the link to `reach`; too long with DF gets fragmentation needed.
-#[inline(always)]
-fn fits<B: PacketBuf>(cx: &Cx<'_>, buf: &B, meta: &Meta, reach: Reach) -> Result<(), Refusal> {
+fn mtu_towards(cx: &Cx<'_>, reach: Reach) -> u16 {
     let port = match reach {
         Reach::Ready { port, .. } | Reach::Waiting { port } | Reach::Failed { port } => port,
-        Reach::Gone => return Ok(()),
+        Reach::Gone => return u16::MAX,
     };
-    let mtu = cx.snap.net.ports.get(usize::from(port)).map_or(u16::MAX, |p| p.facts.mtu);
-    if meta.ip_len <= mtu {
-        return Ok(());
-    }
-    let df = header(buf).is_some_and(|ip| ip.fragment() & ipv4::DF != 0);
-    Err(match df {
+    cx.snap.net.ports.get(usize::from(port)).map_or(u16::MAX, |p| p.facts.mtu)
+}
+
+/// Too long for the next link: with DF the sender is told what would fit.
+#[cold]
+fn too_long<B: PacketBuf>(buf: &B, mtu: u16) -> Refusal {
+    let header = buf.data().get(ethernet::LEN..).and_then(ipv4::Header::at);
+    match header.is_some_and(|ip| ip.fragment() & ipv4::DF != 0) {
         true => Refusal::answered(DropReason::Mtu, Problem::FragmentationNeeded { mtu }),
         false => Refusal::silent(DropReason::Mtu),
-    })
+    }
 }
 
-fn header<B: PacketBuf>(buf: &B) -> Option<ipv4::Header<&[u8; ipv4::LEN]>> {
-    ipv4::Header::at(buf.data().get(ethernet::LEN..)?)
+/// A change of one endpoint, with the checksum deltas of its address and of address and port (RFC 1624).
+#[derive(Clone, Copy)]
+struct Rewrite {
+    end: End,
+    addr: u32,
+    port: u16,
+    l3_delta: u16,
+    l4_delta: u16,
 }
 
-/// Writes one endpoint's address and port and corrects both checksums by `deltas` (RFC 1624): a wrong checksum stays
-/// wrong by the same amount. A UDP datagram that came without a checksum leaves with a full one, as from the kernel.
+impl Rewrite {
+    #[inline(always)]
+    fn request(conn: &Record) -> Self {
+        let tuple = conn.tuple();
+        let (l3_delta, l4_delta) = (conn.l3_delta, conn.l4_delta);
+        Self { end: End::Destination, addr: tuple.daddr, port: tuple.dport, l3_delta, l4_delta }
+    }
+
+    /// The reply undoes the request's change: its deltas are the complements.
+    #[inline(always)]
+    fn reply(conn: &Record) -> Self {
+        let tuple = conn.tuple();
+        let (l3_delta, l4_delta) = (!conn.l3_delta, !conn.l4_delta);
+        Self { end: End::Source, addr: tuple.vaddr, port: tuple.vport, l3_delta, l4_delta }
+    }
+}
+
+/// Undoes a NAT rewrite of a request's destination, for an error message that its client understands. The TTL stays.
+pub(super) fn restore<B: PacketBuf>(buf: &mut B, meta: &Meta, vaddr: u32, vport: u16) {
+    let l3_delta = checksum::delta_u32(meta.key.dst, vaddr);
+    let l4_delta = checksum::combine(l3_delta, checksum::delta_u16(meta.key.dport, vport));
+    let rewrite = Rewrite { end: End::Destination, addr: vaddr, port: vport, l3_delta, l4_delta };
+    apply(buf, meta, Some(rewrite), false);
+}
+
+/// Takes a packet that may go across the router: TTL one less, rewritten, without Ethernet padding.
 #[inline(always)]
-fn rewrite<B: PacketBuf>(buf: &mut B, meta: &Meta, end: End, addr: u32, port: u16, deltas: (u16, u16)) {
-    let frame = buf.data_mut();
-    let l4_at = usize::from(meta.l4);
-    let Some((head, l4)) = frame.split_at_mut_checked(l4_at) else { return };
-    let Some(mut ip) = head.get_mut(ethernet::LEN..).and_then(ipv4::Header::at_mut) else { return };
-    let check = checksum::apply(ip.check(), deltas.0);
-    ip.set_check(check);
-    let port_at = match end {
-        End::Source => {
-            ip.set_src(addr);
-            0
-        }
-        End::Destination => {
-            ip.set_dst(addr);
-            2
-        }
-    };
-    let (src, dst) = (ip.src(), ip.dst());
-    if meta.key.proto == ipv4::TCP {
-        let Some(l4) = l4.first_chunk_mut::<{ tcp::LEN }>() else { return };
-        l4[port_at..port_at + 2].copy_from_slice(&port.to_be_bytes());
-        let check = u16::from_be_bytes([l4[TCP_CHECK], l4[TCP_CHECK + 1]]);
-        l4[TCP_CHECK..TCP_CHECK + 2].copy_from_slice(&checksum::apply(check, deltas.1).to_be_bytes());
-        return;
-    }
-    let Some(fixed) = l4.first_chunk_mut::<{ udp::LEN }>() else { return };
-    fixed[port_at..port_at + 2].copy_from_slice(&port.to_be_bytes());
-    let check = u16::from_be_bytes([fixed[UDP_CHECK], fixed[UDP_CHECK + 1]]);
-    if check == 0 {
-        let end = usize::from(meta.ip_len) + ethernet::LEN - l4_at;
-        fill_udp_check(src, dst, l4.get_mut(..end).unwrap_or_default());
-    } else {
-        fixed[UDP_CHECK..UDP_CHECK + 2].copy_from_slice(&checksum::apply_udp(check, deltas.1).to_be_bytes());
-    }
+fn pass<B: PacketBuf>(buf: &mut B, meta: &Meta, rewrite: Option<Rewrite>) {
+    apply(buf, meta, rewrite, true);
+    buf.set_len(ethernet::LEN + usize::from(meta.ip_len));
 }
 
-#[cold]
-fn fill_udp_check(src: u32, dst: u32, datagram: &mut [u8]) {
-    // A datagram whose length field lies keeps "no checksum": there is nothing true to sum over.
-    let _ = udp::fill_check(src, dst, datagram);
+/// Changes the headers in place. A wrong checksum stays wrong by the same amount.
+#[inline(always)]
+fn apply<B: PacketBuf>(buf: &mut B, meta: &Meta, rewrite: Option<Rewrite>, hop: bool) {
+    let l4_at = usize::from(meta.l4);
+    let Some((head, l4)) = buf.data_mut().split_at_mut_checked(l4_at) else { return };
+    let Some(mut ip) = head.get_mut(ethernet::LEN..).and_then(ipv4::Header::at_mut) else { return };
+    let mut check = ip.check();
+    if hop {
+        ip.set_ttl(meta.ttl.wrapping_sub(1));
+        check = checksum::apply(check, TTL_DECREMENT);
+    }
+    if let Some(change) = rewrite {
+        check = checksum::apply(check, change.l3_delta);
+        let port_at = match change.end {
+            End::Source => {
+                ip.set_src(change.addr);
+                0
+            }
+            End::Destination => {
+                ip.set_dst(change.addr);
+                2
+            }
+        };
+        if let Some(port) = l4.get_mut(port_at..port_at + 2) {
+            port.copy_from_slice(&change.port.to_be_bytes());
+        }
+        if meta.key.proto == ipv4::TCP {
+            if let Some(field) = l4.get_mut(TCP_CHECK..TCP_CHECK + 2).and_then(|f| f.first_chunk_mut()) {
+                *field = checksum::apply(u16::from_be_bytes(*field), change.l4_delta).to_be_bytes();
+            }
+        } else {
+            udp_check(ip.src(), ip.dst(), l4, usize::from(meta.ip_len) + ethernet::LEN - l4_at, change.l4_delta);
+        }
+    }
+    ip.set_check(check);
+}
+
+/// Corrects a UDP checksum. A datagram that came without one leaves with a full one, as from the kernel; if its length
+/// field lies it keeps "none": there is nothing true to sum over.
+#[inline(always)]
+fn udp_check(src: u32, dst: u32, l4: &mut [u8], len: usize, delta: u16) {
+    let Some(field) = l4.get_mut(UDP_CHECK..UDP_CHECK + 2).and_then(|f| f.first_chunk_mut()) else { return };
+    let check = u16::from_be_bytes(*field);
+    if check == 0 {
+        let _ = udp::fill_check(src, dst, l4.get_mut(..len).unwrap_or_default());
+    } else {
+        *field = checksum::apply_udp(check, delta).to_be_bytes();
+    }
 }

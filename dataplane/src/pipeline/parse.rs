@@ -36,6 +36,8 @@ pub struct Meta {
     pub l4: u8,
     /// TCP flags; 0 for others.
     pub tcp_flags: u8,
+    /// Time to live.
+    pub ttl: u8,
 }
 
 impl Meta {
@@ -44,7 +46,7 @@ impl Meta {
 
     const fn bad(reason: DropReason) -> Meta {
         let key = FlowKey { src: 0, dst: 0, sport: 0, dport: 0, proto: 0 };
-        Meta { key, kind: Kind::Bad(reason), ip_len: 0, l4: 0, tcp_flags: 0 }
+        Meta { key, kind: Kind::Bad(reason), ip_len: 0, l4: 0, tcp_flags: 0, ttl: 0 }
     }
 
     /// Source address.
@@ -63,7 +65,7 @@ impl Meta {
 pub fn parse<B: PacketBuf>(buf: &B, ours: Mac) -> Meta {
     let frame = buf.data();
     let Some(ether) = ethernet::Header::at(frame) else { return Meta::bad(DropReason::L3Malformed) };
-    if ether.dst() != ours {
+    if !ether.is_for(ours) {
         return not_for_mac(frame, ether.dst());
     }
     if ether.ethertype() != ethernet::IPV4 {
@@ -98,6 +100,7 @@ fn parse_ipv4(packet: &[u8], lengths: ipv4::Lengths) -> Meta {
         ip_len: lengths.total as u16,
         l4: (ethernet::LEN + lengths.header) as u8,
         tcp_flags: 0,
+        ttl: ip.ttl(),
     };
     if !ipv4::is_usable_source(meta.key.src) {
         return Meta::bad(DropReason::L3Malformed);

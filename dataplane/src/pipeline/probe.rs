@@ -23,11 +23,14 @@ impl Probes {
     pub fn of(conns: &Conns, metas: &[Meta]) -> Self {
         let table = conns.table();
         let mut probes = Self { hashes: [0; BURST], places: [None; BURST] };
-        for (hash, meta) in probes.hashes.iter_mut().zip(metas) {
-            *hash = table.hash(&meta.key);
+        let n = metas.len().min(BURST);
+        let mut words = [[0; 2]; BURST];
+        for (words, meta) in words.iter_mut().zip(metas) {
+            *words = meta.key.words();
         }
+        table.hash_burst(&words[..n], &mut probes.hashes);
         if table.len() >= PREFETCH_FROM {
-            let hashes = &probes.hashes[..metas.len().min(BURST)];
+            let hashes = &probes.hashes[..n];
             for hash in hashes {
                 table.prefetch_bucket(*hash);
             }

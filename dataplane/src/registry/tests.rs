@@ -218,14 +218,16 @@ fn what_is_refused_changes_nothing() {
         assert_eq!(registry.apply(&change), Err(expected), "{change}");
         assert_eq!(picture(&registry), before, "{change}");
     }
-    // No slot was lost on the way: another takes the place of one, once that one is out of the trash.
-    registry.must(&[delete(WEB, 1)]);
-    assert_eq!(registry.apply(&add(WEB, 3)), Err(ApplyError::TooManyDests(2)));
+    // At the limits everything can be replaced at once: what was deleted has slots besides.
+    registry.must(&[delete(WEB, 1), add(WEB, 3), delete(WEB, 2), add(WEB, 4)]);
+    // Once more is too much until the trash gives slots back: seven here, totals and service included.
+    registry.must(&[delete(WEB, 3), delete(WEB, 4), add(WEB, 5)]);
+    assert_eq!(registry.apply(&add(WEB, 6)), Err(ApplyError::TooManyDests(2)));
     for minutes in [1, 2, 3] {
         registry.set_time(minutes * MINUTE);
         registry.reclaim(0);
     }
-    registry.must(&[add(WEB, 3)]);
+    registry.must(&[add(WEB, 6)]);
     assert_eq!(registry.sizes(), (1, 2));
 }
 

@@ -82,6 +82,16 @@ impl<'a> Header<&'a mut [u8; LEN]> {
 }
 
 impl<T: Borrow<[u8; LEN]>> Header<T> {
+    /// Whether the frame is for `mac`: one load and one comparison.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_for(&self, mac: Mac) -> bool {
+        let bytes = self.0.borrow();
+        let word = |six: &[u8; 8]| u64::from_le_bytes(*six) << 16;
+        let [a, b, c, d, e, f] = mac.0;
+        bytes.first_chunk().map(word) == Some(word(&[a, b, c, d, e, f, 0, 0]))
+    }
+
     /// Destination.
     #[inline(always)]
     #[must_use]
@@ -167,6 +177,7 @@ mod tests {
         let header = Header::at(&FRAME).unwrap();
         assert_eq!(header.dst(), Mac([2, 0, 0, 0, 0, 1]));
         assert_eq!(header.src(), Mac([2, 0, 0, 0, 0, 0xfe]));
+        assert!(header.is_for(header.dst()) && !header.is_for(header.src()));
         assert_eq!(header.ethertype(), IPV4);
 
         let mut again = [0u8; LEN];

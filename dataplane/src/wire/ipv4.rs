@@ -246,8 +246,9 @@ fn options_checksum_valid(packet: &[u8], header_len: usize) -> bool {
 #[inline(always)]
 #[must_use]
 pub const fn is_usable_source(address: u32) -> bool {
-    let net = address >> 24;
-    net != 0 && net != 127 && !is_multicast(address) && address != u32::MAX
+    // 1.0.0.0 up to 223.255.255.255, and class E short of the broadcast.
+    let unicast = address.wrapping_sub(0x0100_0000) < 0xdf00_0000;
+    (unicast || address.wrapping_sub(0xf000_0000) < 0x0fff_ffff) && address >> 24 != 127
 }
 
 /// 224.0.0.0/4 (RFC 5771).

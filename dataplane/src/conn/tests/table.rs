@@ -7,7 +7,7 @@ use crate::conn::record::{Direction, Record, Tuple, flag};
 use crate::conn::table::{ConnTable, Probe, Slot, TableError, TableFull};
 use crate::hash::{FlowHasher, FlowKey, HashFlow};
 
-const KEYED: FlowHasher = FlowHasher::new(0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908);
+const KEYED: FlowHasher = FlowHasher::portable(0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908);
 
 /// Leaves as many hash values as `keep` has bits set: chains through all buckets, equal tags.
 #[derive(Clone, Copy)]

@@ -81,11 +81,6 @@ impl Frames {
         self.turn = PortIndex::from(pattern == Pattern::SynAck);
     }
 
-    /// Flows.
-    pub fn flows(&self) -> u32 {
-        self.flows.len
-    }
-
     /// Whether `port` receives the next burst; moves the turn on if so.
     #[inline(always)]
     pub fn is_turn(&mut self, port: PortIndex) -> bool {

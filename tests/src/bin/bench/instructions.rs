@@ -18,7 +18,7 @@ const PACKETS: [u64; 2] = [20_000, 120_000];
 
 /// Rows `instructions.*`.
 pub fn rows(bench: &mut Bench<'_>) -> Result<(), String> {
-    let paths = PATHS.iter().filter(|p| p.flows == FLOWS).map(|p| p.method).chain(["new"]);
+    let paths = PATHS.iter().filter(|p| p.flows == FLOWS && p.l4 == L4::Tcp).map(|p| p.method).chain(["new"]);
     for method in paths.collect::<Vec<_>>() {
         let id = match method {
             "new" => "instructions.conn.new".to_string(),

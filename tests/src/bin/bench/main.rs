@@ -52,10 +52,11 @@ struct PathRow {
     flows: u32,
 }
 
-const PATHS: [PathRow; 4] = [
+const PATHS: [PathRow; 5] = [
     PathRow { id: "path.nat4.1k", method: "nat", l4: L4::Tcp, flows: 1_000 },
     PathRow { id: "path.nat4.100k", method: "nat", l4: L4::Tcp, flows: 100_000 },
     PathRow { id: "path.nat4.1m", method: "nat", l4: L4::Tcp, flows: 1_000_000 },
+    PathRow { id: "path.nat4udp.1k", method: "nat", l4: L4::Udp, flows: 1_000 },
     PathRow { id: "path.dr4.1k", method: "dr", l4: L4::Tcp, flows: 1_000 },
 ];
 
@@ -184,6 +185,7 @@ impl<'eal> Bench<'eal> {
         let mut subject = Subject::new(rules, self.clock.now_ns())?;
         let mut feed = self.feed(l4, flows);
         let whole = u64::from(flows).next_multiple_of(32);
+        // For UDP these are just a datagram each way.
         let steps: &[Pattern] =
             if method == "nat" { &[Pattern::Syn, Pattern::SynAck] } else { &[Pattern::Syn] };
         for pattern in steps {
