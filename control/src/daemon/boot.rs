@@ -256,6 +256,7 @@ mod tests {
             ("3b:00.1,opt=1", true),
             ("net_af_packet0,iface=veth0.100", false),
             ("net_null0", false),
+            ("0000:3b:00.x", false),
             ("net_memif0,socket=/run/a:b.0", false),
         ];
         for (device, pci) in cases {

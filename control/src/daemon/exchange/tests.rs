@@ -95,6 +95,18 @@ fn listings_take_turns_and_one_that_leaves_frees_the_mailbox() {
 }
 
 #[test]
+fn a_piece_that_is_back_waits_for_its_own_listing() {
+    let (worker, exchange) = fake(3);
+    let listing = || ConnRows::new(vec![exchange.clone()], ConnFilter::default());
+    let (mut first, mut second) = (listing(), listing());
+    assert_eq!(first.next(), Ok(Next::Wait));
+    assert!(worker.serve(3));
+    assert_eq!(second.next(), Ok(Next::Wait)); // it finds the first one's piece
+    assert!(!worker.serve(3), "and sends none of its own");
+    assert_eq!(pull(&mut first, &[]), Some(0));
+}
+
+#[test]
 fn a_dead_worker_ends_the_listing_with_its_name() {
     let (_worker, exchange) = fake(1);
     exchange.borrow_mut().life = Arc::new(Life::default());

@@ -1,0 +1,294 @@
+//! The daemon's table as a [`Store`]: commands of the socket, on what runs.
+//!
+//! Lives for one datagram of one client: its changes are applied to the registry's working copy one by one and
+//! published together by the caller, before any of them is acknowledged.
+
+use std::collections::HashMap;
+use std::fs;
+use std::net::IpAddr;
+
+use config::{Change, Scheduler, Valid};
+use dataplane::counters::Totals;
+use dataplane::registry::Registry;
+use ipnet::IpNet;
+use rustix::io::Errno;
+use tracing::warn;
+
+use super::forwarded::registry_key;
+use super::{DestEntry, Entry, Lack, Table};
+use crate::daemon::state::{RefusedChange, apply_whole};
+use crate::ipvs::{
+    Daemon, DaemonState, Dest, DestKey, DestOptions, Info, Service, ServiceKey, ServiceOptions, Stats, Store,
+    Timeouts, is_unicast,
+};
+use crate::weiradm::words_of;
+
+/// Persistence engines that services may name.
+const ENGINES: [&str; 1] = ["sip"];
+
+/// What runs, as a store.
+pub struct Running<'a> {
+    /// Everything that was asked for.
+    pub table: &'a mut Table,
+    /// What is forwarded of it; not published here.
+    pub registry: &'a mut Registry,
+    /// The file in force: ports, addresses and limits.
+    pub valid: &'a Valid,
+    /// Connections that there is room for.
+    pub table_size: u32,
+    /// What was done, in ipvsadm's words.
+    pub done: Vec<String>,
+    /// Changes of the registry that wait for publication.
+    pub changes: Vec<Change>,
+}
+
+impl<'a> Running<'a> {
+    /// Store of these parts.
+    pub fn new(
+        table: &'a mut Table,
+        registry: &'a mut Registry,
+        valid: &'a Valid,
+        table_size: u32,
+    ) -> Running<'a> {
+        Running { table, registry, valid, table_size, done: Vec::new(), changes: Vec::new() }
+    }
+
+    /// Lets the registry take the changes, all or none.
+    fn commit(&mut self, changes: impl IntoIterator<Item = Change>) -> Result<(), Errno> {
+        let changes: Vec<_> = changes.into_iter().collect();
+        apply_whole(self.registry, &changes).map_err(|RefusedChange { change, error }| {
+            warn!(target: "weir::api", %change, %error, "refused");
+            Errno::NOMEM
+        })?;
+        self.changes.extend(changes);
+        Ok(())
+    }
+
+    fn listed(&self, entry: &Entry) -> Service {
+        let key = registry_key(&entry.key).ok().filter(|_| entry.is_forwarded());
+        let totals = key.and_then(|key| self.registry.service_totals(key)).unwrap_or_default();
+        Service { key: entry.key, options: entry.options.clone(), stats: stats(&totals) }
+    }
+
+    /// The service, for a change of one of its destinations.
+    fn entry(&self, key: &ServiceKey) -> Result<&Entry, Errno> {
+        self.table.entry(key).ok_or(Errno::SRCH)
+    }
+}
+
+impl Store for Running<'_> {
+    fn info(&self) -> Info {
+        Info { version: Info::VERSION, table_size: self.table_size }
+    }
+
+    fn knows_scheduler(&self, name: &str) -> bool {
+        Scheduler::from_name(name).is_some()
+    }
+
+    fn knows_engine(&self, name: &str) -> bool {
+        ENGINES.contains(&name)
+    }
+
+    /// Our ports by their names in the configuration, then the machine's interfaces.
+    fn interface_mtu(&self, name: &str) -> Option<u32> {
+        let port = self.valid.ports().iter().find(|port| port.name == name);
+        port.map(|port| port.mtu.into()).or_else(|| machine_mtu(name))
+    }
+
+    /// By form, and by the networks of our ports: their broadcast addresses are none.
+    fn is_unicast(&self, address: IpAddr) -> bool {
+        let networks = self.valid.network().ports.iter().flat_map(|port| &port.addresses);
+        let is_broadcast = |net: &IpNet| match net {
+            IpNet::V4(net) => net.prefix_len() < 31 && IpAddr::V4(net.broadcast()) == address,
+            IpNet::V6(_) => false,
+        };
+        is_unicast(address) && !networks.into_iter().any(is_broadcast)
+    }
+
+    fn service(&self, key: &ServiceKey) -> Option<Service> {
+        self.table.entry(key).map(|entry| self.listed(entry))
+    }
+
+    fn services(&self) -> Box<dyn Iterator<Item = Service>> {
+        Box::new(self.table.entries().map(|entry| self.listed(entry)).collect::<Vec<_>>().into_iter())
+    }
+
+    fn add_service(&mut self, key: ServiceKey, options: ServiceOptions) -> Result<(), Errno> {
+        if self.table.sizes().0 >= self.valid.limits().services {
+            return Err(Errno::NOMEM);
+        }
+        let new = Entry::new(key, options);
+        self.commit(self.table.service_changes(None, Some(&new)))?;
+        self.done.push(words_of::service("-A", &new.key, &new.options));
+        self.table.insert(new);
+        self.table.warn_of(&key);
+        Ok(())
+    }
+
+    fn set_service(&mut self, key: &ServiceKey, options: ServiceOptions) -> Result<(), Errno> {
+        let old = self.entry(key)?;
+        let new = Entry { options, ..old.clone() };
+        self.commit(self.table.service_changes(Some(old), Some(&new)))?;
+        self.done.push(words_of::service("-E", key, &new.options));
+        if let Some(entry) = self.table.entry_mut(key) {
+            *entry = new;
+        }
+        self.table.warn_of(key);
+        Ok(())
+    }
+
+    fn remove_service(&mut self, key: &ServiceKey) -> Result<(), Errno> {
+        self.commit(self.table.service_changes(Some(self.entry(key)?), None))?;
+        self.done.push(format!("-D {}", words_of::service_name(key)));
+        self.table.remove(key);
+        Ok(())
+    }
+
+    fn has_dest(&self, service: &ServiceKey, dest: &DestKey) -> bool {
+        self.table.entry(service).is_some_and(|entry| entry.dest(dest).is_some())
+    }
+
+    fn has_waiting_dest(&self, service: &ServiceKey, dest: &DestKey) -> bool {
+        let dest = config::DestKey::new(dest.address, dest.port);
+        registry_key(service).is_ok_and(|service| self.registry.is_trashed(service, dest))
+    }
+
+    fn dests(&self, service: &ServiceKey) -> Box<dyn Iterator<Item = Dest>> {
+        let Some(entry) = self.table.entry(service) else { return Box::new(std::iter::empty()) };
+        let row = registry_key(service).ok().and_then(|key| self.registry.find(key));
+        let rows = row.into_iter().flat_map(|row| row.dests);
+        let rows: HashMap<_, _> =
+            rows.map(|row| (DestKey { address: row.dest.addr.into(), port: row.dest.port }, row)).collect();
+        let listed = |dest: &DestEntry| {
+            let row = rows.get(&dest.key);
+            Dest {
+                key: dest.key,
+                options: dest.options,
+                active: row.map_or(0, |row| row.active),
+                inactive: row.map_or(0, |row| row.inactive),
+                persistent: 0,
+                stats: stats(&row.map(|row| row.totals).unwrap_or_default()),
+            }
+        };
+        Box::new(entry.dests.iter().rev().map(listed).collect::<Vec<_>>().into_iter())
+    }
+
+    fn add_dest(&mut self, service: &ServiceKey, dest: DestKey, options: DestOptions) -> Result<(), Errno> {
+        if self.table.sizes().1 >= self.valid.limits().destinations {
+            return Err(Errno::NOMEM);
+        }
+        let new = DestEntry { key: dest, options };
+        self.commit(self.entry(service)?.dest_changes(None, Some(&new)))?;
+        self.done.push(words_of::dest("-a", service, &dest, &options));
+        self.table.add_dest(service, new);
+        self.warn_of_dest(service, &new);
+        Ok(())
+    }
+
+    fn set_dest(&mut self, service: &ServiceKey, dest: &DestKey, options: DestOptions) -> Result<(), Errno> {
+        let new = DestEntry { key: *dest, options };
+        let entry = self.entry(service)?;
+        let old = entry.dest(dest).ok_or(Errno::NOENT)?;
+        self.commit(entry.dest_changes(Some(old), Some(&new)))?;
+        self.done.push(words_of::dest("-e", service, dest, &options));
+        self.table.set_dest(service, new);
+        self.warn_of_dest(service, &new);
+        Ok(())
+    }
+
+    fn remove_dest(&mut self, service: &ServiceKey, dest: &DestKey) -> Result<(), Errno> {
+        let entry = self.entry(service)?;
+        let old = entry.dest(dest).ok_or(Errno::NOENT)?;
+        self.commit(entry.dest_changes(Some(old), None))?;
+        self.done.push(format!("-d {} -r {dest}", words_of::service_name(service)));
+        self.table.remove_dest(service, dest);
+        Ok(())
+    }
+
+    fn has_mixed_families(&self) -> bool {
+        let mixed = |entry: &Entry| {
+            let ipv4 = entry.key.family() == crate::ipvs::Family::V4;
+            entry.dests.iter().any(|dest| dest.key.address.is_ipv4() != ipv4)
+        };
+        self.table.entries().any(mixed)
+    }
+
+    fn zero(&mut self, service: Option<&ServiceKey>) {
+        match service.map(registry_key) {
+            None => self.registry.zero(None),
+            Some(Ok(key)) => self.registry.zero(Some(key)),
+            Some(Err(_)) => {}
+        }
+        self.done.push(service.map_or_else(|| "-Z".to_owned(), |key| format!("-Z {}", words_of::service_name(key))));
+    }
+
+    fn flush(&mut self) -> Result<(), Errno> {
+        let table = &*self.table;
+        let gone = table.entries().flat_map(|entry| table.service_changes(Some(entry), None));
+        self.commit(gone.collect::<Vec<_>>())?;
+        self.done.push("-C".to_owned());
+        self.table.clear();
+        Ok(())
+    }
+
+    fn daemons(&self) -> Vec<Daemon> {
+        self.table.daemons.clone()
+    }
+
+    fn start_daemon(&mut self, daemon: Daemon) -> Result<(), Errno> {
+        self.done.push(format!("--start-daemon {:?} on {}", daemon.state, daemon.interface));
+        self.table.warn_once(Lack::SyncDaemon, || daemon.interface.clone());
+        self.table.daemons.push(daemon);
+        self.table.daemons.sort_by_key(|daemon| daemon.state as u32);
+        Ok(())
+    }
+
+    fn stop_daemon(&mut self, state: DaemonState) -> Result<(), Errno> {
+        self.done.push(format!("--stop-daemon {state:?}"));
+        self.table.daemons.retain(|daemon| daemon.state != state);
+        Ok(())
+    }
+
+    fn timeouts(&self) -> Timeouts {
+        let config::Timeouts { tcp, tcpfin, udp, .. } = self.table.timeouts;
+        Timeouts { tcp, tcp_fin: tcpfin, udp }
+    }
+
+    fn set_timeouts(&mut self, timeouts: Timeouts) -> Result<(), Errno> {
+        let Timeouts { tcp, tcp_fin, udp } = timeouts;
+        let from = self.table.timeouts.clone();
+        let to = config::Timeouts { tcp, tcpfin: tcp_fin, udp, ..from.clone() };
+        self.commit([Change::SetTimeouts { from, to: to.clone() }])?;
+        self.done.push(format!("--set {tcp} {tcp_fin} {udp}"));
+        self.table.timeouts = to;
+        Ok(())
+    }
+}
+
+impl Running<'_> {
+    fn warn_of_dest(&mut self, service: &ServiceKey, dest: &DestEntry) {
+        if let Some(lack) = dest.lack() {
+            self.table.warn_once(lack, || format!("{} of {service}", dest.key));
+        }
+    }
+}
+
+/// Counters as the family has them; this version computes no rates.
+fn stats(totals: &Totals) -> Stats {
+    Stats {
+        conns: totals.conns,
+        in_packets: totals.inpkts,
+        out_packets: totals.outpkts,
+        in_bytes: totals.inbytes,
+        out_bytes: totals.outbytes,
+        ..Stats::default()
+    }
+}
+
+/// MTU of an interface of the machine, bytes.
+fn machine_mtu(name: &str) -> Option<u32> {
+    if name.is_empty() || name.starts_with('.') || name.contains('/') {
+        return None;
+    }
+    fs::read_to_string(format!("/sys/class/net/{name}/mtu")).ok()?.trim().parse().ok()
+}
