@@ -1,6 +1,6 @@
 //! Fields of [`crate::Valid`] and the keys they come from.
 //!
-//! Model: a struct of one table has a field for each key, of the key's name. [`settings!`] reads it from a
+//! Model: a struct of one table has a field for each key, of the key's name. `settings!` reads it from a
 //! [`Section`], writes it back as TOML values, and so compares two of them key by key.
 
 use crate::types::Mac;

@@ -4,7 +4,7 @@
 //!
 //! 1. [`parse`]: TOML text against the one table of keys ([`keys::TABLES`]), then the rules between keys. The
 //!    result is a [`Valid`], or [`Errors`] with every problem of the file.
-//! 2. [`plan`]: what to change to come from one [`Valid`] to another while packets flow.
+//! 2. [`plan()`]: what to change to come from one [`Valid`] to another while packets flow.
 //! 3. [`Valid::to_toml`]: the value as a file again, with defaults, units and sentences.
 //!
 //! ```

@@ -32,7 +32,7 @@ pub struct Valid {
 impl Valid {
     /// What there is before a start: no ports, no services, every setting at its default.
     ///
-    /// [`crate::plan`] from it is what a start has to do.
+    /// [`crate::plan()`] from it is what a start has to do.
     pub fn empty() -> Valid {
         let empty = crate::parse("", "").expect("a file without a line has no mistake");
         Valid { blank: true, ..empty }
