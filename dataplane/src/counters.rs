@@ -5,16 +5,28 @@
 //! walk over rates streams densely. Single writer: the worker, by relaxed load, add, relaxed store (no locked
 //! instruction). Readers load each cell relaxed and sum over workers; a reader may see a packet whose bytes are not
 //! yet added. Counters are monotone; an object that inherits a slot starts from the slot's sums as its base.
+//!
+//! Slots lie in blocks of [`BLOCK`]. After counting, the worker moves the block's stamp on, so that who reads regularly may
+//! leave out blocks in which nothing was counted. The totals move no stamp: they are counted with everything.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
-use dpdk_sys::{Prefault, Slab, SlabError};
+use dpdk_sys::{Prefault, Slab, SlabError, prefetch_index};
 
 use crate::verdict::DropReason;
 
 /// Object slot of the totals.
 pub const TOTALS: u32 = 0;
+
+/// Slots of a block: 40 KiB of counters a worker, about 50 us to sum over 16 workers.
+pub const BLOCK: usize = 1024;
+
+/// Slots between a load and its prefetch: 256 bytes, four cache lines.
+const AHEAD: usize = 8;
 
 const INPKTS: usize = 0;
 const OUTPKTS: usize = 1;
@@ -53,12 +65,17 @@ impl Totals {
 pub struct CounterSlab {
     packets: Slab<[AtomicU64; 4]>,
     conns: Slab<AtomicU64>,
+    stamps: Slab<AtomicU64>,
 }
 
 impl CounterSlab {
     /// Room for `slots` objects, 40 bytes each, reserved and not yet resident.
     pub fn new(slots: usize) -> Result<Self, SlabError> {
-        Ok(Self { packets: Slab::zeroed(slots, Prefault::Lazy)?, conns: Slab::zeroed(slots, Prefault::Lazy)? })
+        Ok(Self {
+            packets: Slab::zeroed(slots, Prefault::Lazy)?,
+            conns: Slab::zeroed(slots, Prefault::Lazy)?,
+            stamps: Slab::zeroed(slots.div_ceil(BLOCK), Prefault::Now)?,
+        })
     }
 
     /// Counts a request packet of `bytes` on a destination, its service and the totals. Hot; the owning worker only.
@@ -69,6 +86,7 @@ impl CounterSlab {
             bump(&cells[INPKTS], 1);
             bump(&cells[INBYTES], bytes);
         }
+        self.touch(dest, service);
     }
 
     /// Counts a reply packet, as [`CounterSlab::count_in`].
@@ -79,6 +97,7 @@ impl CounterSlab {
             bump(&cells[OUTPKTS], 1);
             bump(&cells[OUTBYTES], bytes);
         }
+        self.touch(dest, service);
     }
 
     /// Counts a new connection. The owning worker only.
@@ -86,11 +105,32 @@ impl CounterSlab {
         for slot in [dest, service, TOTALS] {
             bump(&self.conns[slot as usize], 1);
         }
+        self.touch(dest, service);
+    }
+
+    /// Slots there is room for.
+    pub fn slots(&self) -> usize {
+        self.conns.len()
+    }
+
+    /// Stamp of a block: 0 before anything was counted in it, another number after each count. Who reads it and
+    /// then the counters sees all that was counted before. Any thread.
+    pub fn stamp(&self, block: usize) -> u64 {
+        self.stamps[block].load(Acquire)
+    }
+
+    /// Moves the stamps of both objects' blocks on, after the counters.
+    #[inline]
+    fn touch(&self, dest: u32, service: u32) {
+        for slot in [dest, service] {
+            let stamp = &self.stamps[slot as usize / BLOCK];
+            stamp.store(stamp.load(Relaxed).wrapping_add(1), Release);
+        }
     }
 
     /// Bytes reserved.
     pub fn memory_bytes(&self) -> usize {
-        self.packets.len() * 40
+        self.packets.len() * 40 + self.stamps.bytes()
     }
 
     fn add_to(&self, slot: u32, sum: &mut Totals) {
@@ -110,6 +150,39 @@ pub fn sum(slabs: &[Arc<CounterSlab>], slot: u32) -> Totals {
         slab.add_to(slot, &mut sum);
     }
     sum
+}
+
+/// Adds the counters of the slots from `first` on, over all `slabs`, to `packets` (inpkts, outpkts, inbytes, outbytes) and
+/// `conns`, which are as long as the range. Streams through four slabs at a time. Estimator threads; never waits.
+pub fn sum_range(slabs: &[&CounterSlab], first: usize, packets: &mut [[u64; 4]], conns: &mut [u64]) {
+    let range = first..first + conns.len();
+    let (fours, rest) = slabs.as_chunks::<4>();
+    for slabs in fours {
+        add_range(slabs.map(|s| (&s.packets[range.clone()], &s.conns[range.clone()])), packets, conns);
+    }
+    for slab in rest {
+        add_range([(&slab.packets[range.clone()], &slab.conns[range.clone()])], packets, conns);
+    }
+}
+
+fn add_range<const N: usize>(
+    slabs: [(&[[AtomicU64; 4]], &[AtomicU64]); N],
+    packets: &mut [[u64; 4]],
+    conns: &mut [u64],
+) {
+    for (i, sum) in packets.iter_mut().enumerate() {
+        for (cells, _) in &slabs {
+            prefetch_index(cells, i + AHEAD);
+            for (sum, cell) in sum.iter_mut().zip(&cells[i]) {
+                *sum = sum.wrapping_add(cell.load(Relaxed));
+            }
+        }
+    }
+    for (i, sum) in conns.iter_mut().enumerate() {
+        for (_, cells) in &slabs {
+            *sum = sum.wrapping_add(cells[i].load(Relaxed));
+        }
+    }
 }
 
 macro_rules! worker_figures {

@@ -20,6 +20,7 @@
 pub mod conn;
 pub mod counters;
 pub mod dest;
+pub mod est;
 pub mod hash;
 mod housekeeping;
 pub mod io;

@@ -1,0 +1,146 @@
+//! Passes of single estimators: zeroing, pauses, slots that come and go, work that is left out.
+
+use super::world::{SECOND, World};
+use crate::counters::Totals;
+use crate::est::{PERIOD_NS, Rates, Settings, TICK_NS};
+
+/// Estimated for long at 1000 packets a second: one slot, just after its pass.
+fn steady(settings: Settings) -> (World, u32) {
+    let mut world = World::new(3, 4, settings, 100);
+    world.run(SECOND / 2);
+    let slot = world.add();
+    for _ in 0..60 {
+        world.count(slot, 2000);
+        world.run(PERIOD_NS);
+    }
+    assert_eq!(world.inpps(slot), 1000);
+    (world, slot)
+}
+
+fn series(world: &mut World, slot: u32, passes: usize) -> Vec<u64> {
+    let each = |_| {
+        world.count(slot, 2000);
+        world.run(PERIOD_NS);
+        world.inpps(slot)
+    };
+    (0..passes).map(each).collect()
+}
+
+#[test]
+fn zeroing_starts_totals_and_rates_over() {
+    let (mut world, slot) = steady(Settings::default());
+    let other = world.add();
+    world.count(other, 10);
+    world.run(PERIOD_NS);
+    world.count(slot, 7);
+    world.est.zero(slot);
+    let zeroed = world.est.read(slot).unwrap();
+    assert_eq!((zeroed.totals, zeroed.rates), Default::default());
+    // What was counted since the last pass is not lost; nobody else is touched.
+    assert_eq!(world.est.live(slot).unwrap().inpkts, 7);
+    assert_eq!(world.est.read(other).unwrap().totals.inpkts, 10);
+    assert!(world.est.read(0).unwrap().totals.inpkts > 120_000);
+    world.count(slot, 1993);
+    world.run(PERIOD_NS);
+    assert_eq!(world.inpps(slot), 250);
+    assert_eq!(series(&mut world, slot, 9), [437, 578, 684, 763, 822, 867, 900, 925, 944]);
+    let snapshot = world.est.read(slot).unwrap();
+    assert_eq!((snapshot.totals.inpkts, snapshot.totals.inbytes), (20_000, 2_000_000));
+}
+
+#[test]
+fn a_pause_makes_no_spike() {
+    let (mut world, slot) = steady(Settings::default());
+    for pause in [SECOND, 10 * SECOND] {
+        world.est.set(Settings { running: false, ..Settings::default() });
+        world.run(TICK_NS);
+        let before = world.est.read(slot).unwrap();
+        world.count(slot, 1000 * (pause / SECOND));
+        let late = world.add();
+        world.count(late, 1000);
+        world.run(pause);
+        // Nothing moves, and the age tells.
+        assert_eq!(world.est.read(slot), Some(before));
+        assert_eq!(world.est.read(late).unwrap().passed_ns, None);
+        world.est.set(Settings::default());
+        world.wake();
+        world.count(slot, 1500);
+        world.run(PERIOD_NS + TICK_NS);
+        let after = world.est.read(slot).unwrap();
+        assert_eq!(after.rates, before.rates, "the first pass only notes the sums");
+        assert_eq!(after.totals.inpkts, before.totals.inpkts + 1000 * (pause / SECOND) + 1500);
+        assert_eq!(world.inpps(late), 0);
+        assert_eq!(world.est.read(late).unwrap().totals.inpkts, 1000);
+        world.count(slot, 2000);
+        world.run(PERIOD_NS);
+        assert_eq!(world.inpps(slot), 1000);
+    }
+}
+
+#[test]
+fn the_kernel_makes_a_spike() {
+    let settings = Settings { resume_spike: true, ..Settings::default() };
+    let (mut world, slot) = steady(settings);
+    world.est.set(Settings { running: false, ..settings });
+    world.run(8 * SECOND);
+    world.count(slot, 8000);
+    world.est.set(settings);
+    world.wake();
+    assert_eq!(series(&mut world, slot, 6), [2000, 1750, 1562, 1422, 1316, 1237]);
+}
+
+#[test]
+fn who_comes_back_from_the_trash_goes_on() {
+    let (mut world, slot) = steady(Settings::default());
+    world.est.suspend(slot);
+    world.run(5 * PERIOD_NS);
+    assert_eq!(world.inpps(slot), 1000, "rates stay as they were");
+    world.est.revive(slot);
+    world.run(PERIOD_NS);
+    assert_eq!(world.inpps(slot), 750);
+    world.check();
+}
+
+#[test]
+fn an_inherited_slot_starts_at_zero() {
+    let (mut world, slot) = steady(Settings::default());
+    world.count(slot, 500);
+    world.est.release(slot);
+    assert_eq!(world.add(), slot, "the lowest free slot of the row whose turn comes last");
+    world.run(PERIOD_NS);
+    let snapshot = world.est.read(slot).unwrap();
+    assert_eq!((snapshot.totals, snapshot.rates), (Totals::default(), Rates::default()));
+    world.count(slot, 2000);
+    world.run(PERIOD_NS);
+    assert_eq!(world.est.read(slot).unwrap().totals.inpkts, 2000);
+    assert_eq!(world.inpps(slot), 250);
+}
+
+/// A block in which nothing is counted costs nothing once its rates are 0, and its rates fall exactly all the same.
+#[test]
+fn idle_blocks_are_left_out() {
+    let mut world = World::new(3, 4, Settings::default(), 100);
+    world.run(SECOND / 2);
+    let slot = world.add();
+    assert!(slot >= 1024, "not in the block of the totals, which is always summed");
+    let pieces = |world: &mut World| {
+        let before = world.host.pieces;
+        world.run(PERIOD_NS);
+        world.host.pieces - before
+    };
+    // Each row's own bracket; two pieces for the totals; two for the slot's block.
+    world.count(slot, 2000);
+    assert_eq!(pieces(&mut world), 50 + 2 + 2);
+    assert_eq!(world.inpps(slot), 250);
+    for shown in [187, 141, 105, 79] {
+        assert_eq!(pieces(&mut world), 50 + 2, "the sums are known");
+        assert_eq!(world.inpps(slot), shown);
+    }
+    world.run(40 * PERIOD_NS);
+    assert_eq!(world.inpps(slot), 0);
+    let age = |world: &World| world.host.now - world.est.read(slot).unwrap().passed_ns.unwrap();
+    assert!(age(&world) <= PERIOD_NS, "left out is passed too");
+    world.count(slot, 2000);
+    assert_eq!(pieces(&mut world), 50 + 2 + 2);
+    assert_eq!(world.inpps(slot), 250);
+}
