@@ -6,7 +6,8 @@
 //! sleeps: a sleeping worker loads before it handles the next packet.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use std::sync::atomic::fence;
 
 use arc_swap::{ArcSwap, Cache};
 
@@ -47,6 +48,8 @@ impl Publisher {
 
     /// Whether every worker has taken `generation` or a later one in. Control.
     pub fn is_settled(&self, generation: u64) -> bool {
+        // Pairs with the fence of a worker that wakes: either it sees the new snapshot or we see that it is awake.
+        fence(SeqCst);
         self.workers.iter().all(|w| w.generation.load(Acquire) >= generation)
     }
 
@@ -64,10 +67,20 @@ impl Subscriber {
     /// The current snapshot, and the report of its generation when it is a new one. Hot; its worker only.
     #[inline]
     pub fn load(&mut self, stats: &WorkerStats) -> &Arc<Snapshot> {
+        if stats.generation.load(Acquire) == QUIESCENT {
+            wake(stats);
+        }
         let snapshot = self.0.load();
         if stats.generation.load(Acquire) != snapshot.generation {
             stats.generation.store(snapshot.generation, Release);
         }
         snapshot
     }
+}
+
+/// Says that a worker is awake before it looks at the current snapshot: from here on control waits for it.
+#[cold]
+fn wake(stats: &WorkerStats) {
+    stats.generation.store(0, Release);
+    fence(SeqCst);
 }

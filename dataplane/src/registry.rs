@@ -233,9 +233,29 @@ impl Registry {
         self.services.find(addr, key.port, key.proto.number()).map(|service| self.row(service))
     }
 
+    /// What one service counted, its destinations left out.
+    pub fn service_totals(&self, key: ServiceKey) -> Option<Totals> {
+        self.service(key).ok().map(|service| self.totals_of(service.slot))
+    }
+
     /// What the whole box counted.
     pub fn totals(&self) -> Totals {
-        counters::sum(&self.slabs, counters::TOTALS)
+        self.totals_of(counters::TOTALS)
+    }
+
+    /// Lets the counters of a service and its destinations start from zero, or every counter there is.
+    pub fn zero(&mut self, key: Option<ServiceKey>) {
+        let services = self.services.iter().filter(|service| key.is_none_or(|key| service.key == key));
+        let slots = services.flat_map(|s| std::iter::once(s.slot).chain(s.dests.iter().map(|d| d.slot)));
+        let totals = key.is_none().then_some(counters::TOTALS);
+        for slot in slots.chain(totals) {
+            self.slots.set_base(slot, counters::sum(&self.slabs, slot));
+        }
+    }
+
+    /// Whether the destination was deleted and is kept: adding it again takes it back.
+    pub fn is_trashed(&self, service: ServiceKey, dest: DestKey) -> bool {
+        self.trash.holds(service, dest)
     }
 
     /// Services and destinations that exist.
@@ -260,7 +280,6 @@ impl Registry {
     }
 
     fn row(&self, service: &Arc<Service>) -> ServiceRow {
-        let totals = |slot| counters::sum(&self.slabs, slot).since(self.slots.base(slot));
         let dests = service.dests.iter().map(|dest| {
             let state = &self.shared.dests[dest.slot];
             DestRow {
@@ -268,14 +287,24 @@ impl Registry {
                 active: state.active(),
                 inactive: state.inactive(),
                 overloaded: state.is_overloaded(),
-                totals: totals(dest.slot),
+                totals: self.totals_of(dest.slot),
             }
         });
-        ServiceRow { service: Arc::clone(service), totals: totals(service.slot), dests: dests.collect() }
+        let totals = self.totals_of(service.slot);
+        ServiceRow { service: Arc::clone(service), totals, dests: dests.collect() }
+    }
+
+    fn totals_of(&self, slot: u32) -> Totals {
+        counters::sum(&self.slabs, slot).since(self.slots.base(slot))
     }
 
     fn set_network(&mut self, to: &config::Network) -> Result<(), ApplyError> {
         let neigh = &self.shared.neigh;
+        for new in &to.neighbours {
+            // Room first: what cannot be done whole is not begun.
+            let addr = ipv4(new.address)?;
+            neigh.find(new.port as u8, addr, self.now_ns).ok_or(ApplyError::TooManyNeighbours)?;
+        }
         for old in &self.network.neighbours {
             if let Ok(addr) = ipv4(old.address) {
                 neigh.clear_permanent(old.port as u8, addr, self.now_ns);
