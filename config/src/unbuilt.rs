@@ -10,17 +10,23 @@ impl Valid {
     ///
     /// For the warning at start and for the status screen; a setting at its default is not listed.
     pub fn unbuilt(&self) -> Vec<String> {
-        let mut list = Vec::new();
-        settings(self.workers(), &mut list);
-        settings(self.estimators(), &mut list);
-        settings(self.connections(), &mut list);
-        settings(self.knobs(), &mut list);
+        let mut list = self.unbuilt_settings();
         for service in self.services() {
             let scheduler = service.settings.scheduler;
             if !scheduler.is_built() {
                 list.push(format!("service {} scheduler {scheduler}", service.key));
             }
         }
+        list
+    }
+
+    /// Those of them that are settings of the whole, no service's.
+    pub fn unbuilt_settings(&self) -> Vec<String> {
+        let mut list = Vec::new();
+        settings(self.workers(), &mut list);
+        settings(self.estimators(), &mut list);
+        settings(self.connections(), &mut list);
+        settings(self.knobs(), &mut list);
         list
     }
 }

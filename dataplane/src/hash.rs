@@ -36,7 +36,10 @@ impl FlowKey {
     pub fn words(&self) -> [u64; 2] {
         [
             u64::from(self.src) | u64::from(self.dst) << 32,
-            u64::from(self.sport) | u64::from(self.dport) << 16 | u64::from(self.proto) << 32 | FLOW_BYTES << 56,
+            u64::from(self.sport)
+                | u64::from(self.dport) << 16
+                | u64::from(self.proto) << 32
+                | FLOW_BYTES << 56,
         ]
     }
 

@@ -105,7 +105,9 @@ impl Mailbox {
         dump.done = end >= table.high_water();
         if !dump.done && dump.rows.len() < dump.rows.capacity() {
             self.dump = Some(dump);
-        } else if let Err(TrySendError::Full(FromWorker::Dump(dump))) = self.outbox.try_send(FromWorker::Dump(dump)) {
+        } else if let Err(TrySendError::Full(FromWorker::Dump(dump))) =
+            self.outbox.try_send(FromWorker::Dump(dump))
+        {
             // Control is behind: offered again next poll. A vanished control takes the dump with it.
             self.dump = Some(dump);
         }

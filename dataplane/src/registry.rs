@@ -384,7 +384,8 @@ impl Registry {
 
     fn delete_service(&mut self, key: ServiceKey) -> Result<(), ApplyError> {
         let addr = ipv4(key.addr)?;
-        let service = self.services.remove(addr, key.port, key.proto.number()).ok_or(ApplyError::NoService(key))?;
+        let service =
+            self.services.remove(addr, key.port, key.proto.number()).ok_or(ApplyError::NoService(key))?;
         for dest in &service.dests {
             self.discard(&service, dest);
         }

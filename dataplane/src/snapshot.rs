@@ -168,7 +168,13 @@ impl ServiceMap {
     }
 
     /// Changes a service in place, copying it if a published snapshot shares it. Control.
-    pub(crate) fn edit(&mut self, addr: Ipv4Addr, port: u16, proto: u8, change: impl FnOnce(&mut Service)) -> bool {
+    pub(crate) fn edit(
+        &mut self,
+        addr: Ipv4Addr,
+        port: u16,
+        proto: u8,
+        change: impl FnOnce(&mut Service),
+    ) -> bool {
         let shard = Arc::make_mut(&mut self.shards[shard_of(addr)]);
         let Some(service) = shard.services.get_mut(&(addr, port, proto)) else { return false };
         let announced = service.announce;

@@ -289,29 +289,13 @@ impl State {
     /// Filters the slots of `mask` among 64; all their rates or-ed together.
     fn filter(&mut self, word: usize, mask: u64, sums: Option<&Lanes>) -> u64 {
         let range = word * 64..word * 64 + 64;
-        if mask == 0 {
-            return 0;
-        }
         let (last, rate) = (&mut self.last.packets[range.clone()], &mut self.rate.packets[range.clone()]);
         let sum = sums.map(|s| &s.packets[range.clone()]);
-        let mut left = 0;
-        for i in slots(mask) {
-            let new = sum.map_or(last[i], |s| s[i]);
-            for lane in 0..4 {
-                rate[i][lane] = step(rate[i][lane], last[i][lane], new[lane], filter::PACKETS[lane]);
-                left |= rate[i][lane];
-            }
-            last[i] = new;
-        }
+        let packets = filter_slots(mask, filter::PACKETS, last, rate, sum);
         let (last, rate) = (&mut self.last.conns[range.clone()], &mut self.rate.conns[range.clone()]);
-        let sum = sums.map(|s| &s.conns[range]);
-        for i in slots(mask) {
-            let new = sum.map_or(last[i], |s| s[i]);
-            rate[i] = step(rate[i], last[i], new, filter::CONNS);
-            left |= rate[i];
-            last[i] = new;
-        }
-        left
+        let (last, rate) = (last.as_chunks_mut().0, rate.as_chunks_mut().0);
+        let sum = sums.map(|s| s.conns[range].as_chunks().0);
+        packets | filter_slots(mask, [filter::CONNS], last, rate, sum)
     }
 
     /// Takes over the sums of the slots of `mask` and leaves their rates; those or-ed together.
@@ -325,6 +309,37 @@ impl State {
         }
         left
     }
+}
+
+/// Filters `N` quantities of the slots of `mask`; without sums they are as they were. Dense slots are the usual case: a loop
+/// without branches, which becomes vector code.
+fn filter_slots<const N: usize>(
+    mask: u64,
+    shifts: [u32; N],
+    last: &mut [[u64; N]],
+    rate: &mut [[u64; N]],
+    sums: Option<&[[u64; N]]>,
+) -> u64 {
+    let mut left = 0;
+    let mut pass = |last: &mut [u64; N], rate: &mut [u64; N], sum: [u64; N]| {
+        for lane in 0..N {
+            rate[lane] = step(rate[lane], last[lane], sum[lane], shifts[lane]);
+            left |= rate[lane];
+        }
+        *last = sum;
+    };
+    match sums {
+        Some(sums) if mask == u64::MAX => {
+            for ((last, rate), sum) in last.iter_mut().zip(rate).zip(sums) {
+                pass(last, rate, *sum);
+            }
+        }
+        _ => slots(mask).for_each(|i| {
+            let sum = sums.map_or(last[i], |sums| sums[i]);
+            pass(&mut last[i], &mut rate[i], sum);
+        }),
+    }
+    left
 }
 
 /// The set bits of a word.

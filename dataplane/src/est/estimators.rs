@@ -22,7 +22,7 @@ impl Estimators {
     pub fn new(slabs: Vec<Arc<CounterSlab>>, settings: Settings) -> Arc<Self> {
         let slots = slabs.iter().map(|slab| slab.slots()).min().unwrap_or(0);
         let blocks = (0..slots.div_ceil(BLOCK)).map(|_| Block::default()).collect();
-        let new = Self { slabs, blocks, plan: Mutex::new(Plan::new(slots, settings)) };
+        let new = Self { slabs, blocks, plan: Mutex::new(Plan::new(slots, settings.clamped())) };
         // The first slot ever is the totals'.
         let totals = new.add(0);
         debug_assert!(totals.is_none_or(|slot| slot == TOTALS));
@@ -84,11 +84,7 @@ impl Estimators {
     pub fn set(&self, settings: Settings) {
         let mut plan = self.plan();
         plan.resumes += u32::from(settings.running && !plan.settings.running);
-        plan.settings = Settings {
-            load: settings.load.clamp(1, 100),
-            threads_max: settings.threads_max.max(1),
-            ..settings
-        };
+        plan.settings = settings.clamped();
     }
 
     /// Asks thread 0 to measure the cost as at start (kernel: after every write of `est_cpulist`). Control.

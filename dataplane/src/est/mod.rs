@@ -88,6 +88,12 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    fn clamped(self) -> Self {
+        Self { load: self.load.clamp(1, 100), threads_max: self.threads_max.max(1), ..self }
+    }
+}
+
 /// Rates as shown: connections, packets and bytes a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rates {

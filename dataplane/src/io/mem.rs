@@ -104,7 +104,9 @@ impl MemIo {
     pub fn drain(&mut self) -> Vec<(PortIndex, Vec<u8>)> {
         let ports = 0..self.tx.len();
         ports
-            .flat_map(|p| self.tx[p].drain(..).map(move |b| (p as PortIndex, b.data().to_vec())).collect::<Vec<_>>())
+            .flat_map(|p| {
+                self.tx[p].drain(..).map(move |b| (p as PortIndex, b.data().to_vec())).collect::<Vec<_>>()
+            })
             .collect()
     }
 

@@ -89,7 +89,10 @@ pub fn read(reader: impl Read) -> Result<Vec<Frame>, CaptureError> {
 }
 
 /// Writes a pcap file with nanosecond time stamps.
-pub fn write<'f>(writer: impl Write, frames: impl IntoIterator<Item = &'f Frame>) -> Result<(), CaptureError> {
+pub fn write<'f>(
+    writer: impl Write,
+    frames: impl IntoIterator<Item = &'f Frame>,
+) -> Result<(), CaptureError> {
     let header = PcapHeader {
         ts_resolution: TsResolution::NanoSecond,
         endianness: Endianness::Little,

@@ -217,7 +217,8 @@ impl NeighTable {
     /// it from now on.
     fn start(&self, hop: Hop, now_ns: u64) -> bool {
         self.transition(hop, Some(IDLE), INCOMPLETE, None, now_ns)
-            || (self.failed_long_ago(hop, now_ns) && self.transition(hop, Some(FAILED), INCOMPLETE, None, now_ns))
+            || (self.failed_long_ago(hop, now_ns)
+                && self.transition(hop, Some(FAILED), INCOMPLETE, None, now_ns))
     }
 
     fn failed_long_ago(&self, hop: Hop, now_ns: u64) -> bool {
@@ -282,7 +283,8 @@ impl NeighTable {
     fn transition(&self, hop: Hop, from: Option<u64>, to: u64, mac: Option<Mac>, now_ns: u64) -> bool {
         let cell = &self.cells[hop.cell()];
         let moved = cell.entry.fetch_update(Relaxed, Relaxed, |entry| {
-            let ours = entry >> GEN_SHIFT == u64::from(hop.0 >> 24) && from.is_none_or(|f| f == state_of(entry));
+            let ours =
+                entry >> GEN_SHIFT == u64::from(hop.0 >> 24) && from.is_none_or(|f| f == state_of(entry));
             let mac = mac.map_or(entry & MAC_MASK, Mac::to_bits);
             ours.then_some(entry & !(MAC_MASK | 7 << STATE_SHIFT) | mac | to << STATE_SHIFT)
         });
@@ -303,7 +305,8 @@ impl NeighTable {
         // A cell that was given up has its new generation already.
         let generation = (old_entry >> GEN_SHIFT).wrapping_add(u64::from(evict)) & 0x7f;
         cell.used_s.store(now_s, Relaxed);
-        cell.entry.store(generation << GEN_SHIFT | u64::from(port) << PORT_SHIFT | IDLE << STATE_SHIFT, Relaxed);
+        cell.entry
+            .store(generation << GEN_SHIFT | u64::from(port) << PORT_SHIFT | IDLE << STATE_SHIFT, Relaxed);
         Some(Hop::new(index, generation))
     }
 

@@ -73,7 +73,14 @@ impl<B> Resolver<B> {
 
     /// Lets a packet wait for `hop`, starting its resolution if nobody did. Returns a packet that must be dropped
     /// instead: the oldest one of this neighbour, or this one.
-    pub fn park(&mut self, table: &NeighTable, hop: Hop, packet: B, origin: Origin, now_ns: u64) -> Option<B> {
+    pub fn park(
+        &mut self,
+        table: &NeighTable,
+        hop: Hop,
+        packet: B,
+        origin: Origin,
+        now_ns: u64,
+    ) -> Option<B> {
         let Some(at) = self.begin(table, hop, now_ns) else { return Some(packet) };
         let full = usize::from(self.resolving[at].count) >= PARKED_PER_NEIGHBOUR;
         let oldest = if full { self.pop(at).map(|(b, _)| b) } else { None };

@@ -128,7 +128,13 @@ impl<B: PacketBuf> Core<B> {
     /// connection that is not NAT counts as one of its replies, as with the kernel.
     #[cold]
     #[inline(never)]
-    pub(super) fn reject(&mut self, cx: &Cx<'_>, buf: &mut B, refusal: Refusal, about: Option<Slot>) -> Verdict {
+    pub(super) fn reject(
+        &mut self,
+        cx: &Cx<'_>,
+        buf: &mut B,
+        refusal: Refusal,
+        about: Option<Slot>,
+    ) -> Verdict {
         let dropped = self.drop(refusal.reason);
         match refusal.problem.and_then(|problem| self.report(cx, buf, problem, about)) {
             Some(sender) => self.emit_own(cx, buf, sender),
@@ -137,7 +143,13 @@ impl<B: PacketBuf> Core<B> {
     }
 
     /// Turns the packet into the ICMP error about it; whom to send it to, if one is due.
-    fn report(&mut self, cx: &Cx<'_>, buf: &mut B, problem: Problem, about: Option<Slot>) -> Option<Ipv4Addr> {
+    fn report(
+        &mut self,
+        cx: &Cx<'_>,
+        buf: &mut B,
+        problem: Problem,
+        about: Option<Slot>,
+    ) -> Option<Ipv4Addr> {
         let (packet, ip) = whole_packet(buf)?;
         let (sender, dst) = (Ipv4Addr::from_bits(ip.src()), Ipv4Addr::from_bits(ip.dst()));
         if !icmp::may_report(packet) || !self.answers.may_report(cx, ip.src(), problem) {

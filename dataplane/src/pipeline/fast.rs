@@ -71,9 +71,8 @@ impl<B: PacketBuf> Core<B> {
         if knobs.expire_nodest_conn && self.dests[conn.dest].weight() == 0 {
             return true;
         }
-        let one_way_end = knobs.conn_reuse_mode & 2 != 0
-            && conn.state == state::tcp::FIN_WAIT
-            && conn.has(flag::NO_OUTPUT);
+        let one_way_end =
+            knobs.conn_reuse_mode & 2 != 0 && conn.state == state::tcp::FIN_WAIT && conn.has(flag::NO_OUTPUT);
         let over = matches!(conn.state, state::tcp::TIME_WAIT | state::tcp::CLOSE) || one_way_end;
         knobs.conn_reuse_mode != 0 && over
     }

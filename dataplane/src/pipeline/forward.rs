@@ -5,9 +5,9 @@ use std::net::Ipv4Addr;
 use crate::conn::{Direction, Record, flag};
 use crate::io::PacketBuf;
 use crate::neigh::{Hop, NeighTable, Reach};
+use crate::pipeline::Cx;
 use crate::pipeline::answer::Refusal;
 use crate::pipeline::parse::Meta;
-use crate::pipeline::Cx;
 use crate::verdict::DropReason;
 use crate::wire::checksum::{self, TTL_DECREMENT};
 use crate::wire::icmp::Problem;
@@ -217,7 +217,13 @@ fn apply<B: PacketBuf>(buf: &mut B, meta: &Meta, rewrite: Option<Rewrite>, hop: 
                 *field = checksum::apply(u16::from_be_bytes(*field), change.l4_delta).to_be_bytes();
             }
         } else {
-            udp_check(ip.src(), ip.dst(), l4, usize::from(meta.ip_len) + ethernet::LEN - l4_at, change.l4_delta);
+            udp_check(
+                ip.src(),
+                ip.dst(),
+                l4,
+                usize::from(meta.ip_len) + ethernet::LEN - l4_at,
+                change.l4_delta,
+            );
         }
     }
     ip.set_check(check);

@@ -20,11 +20,7 @@ impl<B: PacketBuf> Core<B> {
     /// ICMP: echo requests for our addresses are answered, everything else is nobody's.
     #[inline(never)]
     pub(crate) fn icmp(&mut self, cx: &Cx<'_>, buf: &mut B, meta: &Meta) -> Verdict {
-        if is_ours(cx, meta.dst()) {
-            self.echo(cx, buf)
-        } else {
-            self.drop(DropReason::Transit)
-        }
+        if is_ours(cx, meta.dst()) { self.echo(cx, buf) } else { self.drop(DropReason::Transit) }
     }
 
     /// Another protocol than TCP, UDP or ICMP.
@@ -50,7 +46,8 @@ impl<B: PacketBuf> Core<B> {
     pub(crate) fn arp(&mut self, cx: &Cx<'_>, buf: &mut B) -> Verdict {
         let payload = buf.data().get(ethernet::LEN..).unwrap_or_default();
         let Some(message) = arp::Repr::parse(payload) else { return self.drop(DropReason::L3Malformed) };
-        let (sender, target) = (Ipv4Addr::from_bits(message.sender_ip), Ipv4Addr::from_bits(message.target_ip));
+        let (sender, target) =
+            (Ipv4Addr::from_bits(message.sender_ip), Ipv4Addr::from_bits(message.target_ip));
         let mac = Mac(cx.snap.net.ports[usize::from(cx.port)].facts.mac);
         if message.sender_mac.is_multicast() || message.sender_mac == mac {
             return self.drop(DropReason::ArpIgnored);

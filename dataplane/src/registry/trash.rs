@@ -35,6 +35,11 @@ impl Trash {
         self.entries.remove(&(service, dest)).map(|e| (e.slot, e.born))
     }
 
+    /// Whether the destination is in it.
+    pub(super) fn holds(&self, service: ServiceKey, dest: DestKey) -> bool {
+        self.entries.contains_key(&(service, dest))
+    }
+
     /// One look at the clock: slots to free.
     pub(super) fn sweep(&mut self, now_ns: u64, in_use: impl Fn(u32) -> bool) -> Vec<u32> {
         let mut freed = Vec::new();

@@ -235,7 +235,8 @@ fn template(l4: L4, mac: [u8; 6]) -> [u8; FRAME] {
     } else {
         frame[38..40].copy_from_slice(&l4_len.to_be_bytes());
     }
-    let sum = (34..FRAME).step_by(2).map(|at| word(&frame, at)).sum::<u32>() + u32::from(proto) + u32::from(l4_len);
+    let sum =
+        (34..FRAME).step_by(2).map(|at| word(&frame, at)).sum::<u32>() + u32::from(proto) + u32::from(l4_len);
     let at = if l4 == L4::Tcp { TCP_CHECK } else { UDP_CHECK };
     frame[at..at + 2].copy_from_slice(&fold(sum).to_be_bytes());
     frame

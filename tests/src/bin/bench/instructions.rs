@@ -61,7 +61,8 @@ fn count(method: &str, with_subject: bool, packets: u64) -> Result<u64, String> 
         .output()
         .map_err(|e| format!("valgrind does not start ({e}); make setup installs it"))?;
     let text = String::from_utf8_lossy(&output.stderr);
-    let refs = text.lines().find_map(|l| l.split_once("Collected :")).and_then(|(_, n)| n.trim().parse().ok());
+    let refs =
+        text.lines().find_map(|l| l.split_once("Collected :")).and_then(|(_, n)| n.trim().parse().ok());
     refs.filter(|_| output.status.success()).ok_or_else(|| {
         format!("valgrind ended with {}: {}", output.status, text.lines().last().unwrap_or_default())
     })

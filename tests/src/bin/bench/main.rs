@@ -299,9 +299,9 @@ fn swap(frame: &mut [u8]) {
 fn glob(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
-        Some((head, rest)) => text.strip_prefix(head).is_some_and(|text| {
-            (0..=text.len()).any(|i| text.is_char_boundary(i) && glob(rest, &text[i..]))
-        }),
+        Some((head, rest)) => text
+            .strip_prefix(head)
+            .is_some_and(|text| (0..=text.len()).any(|i| text.is_char_boundary(i) && glob(rest, &text[i..]))),
     }
 }
 

@@ -48,7 +48,10 @@ struct Summary<'a> {
 
 /// Prints the table's head.
 pub fn head() {
-    println!("{:<24} {:>10} {:<14} {:>10} {:>8} {:>8}  reference", "row", "median", "unit", "reference", "ratio", "spread");
+    println!(
+        "{:<24} {:>10} {:<14} {:>10} {:>8} {:>8}  reference",
+        "row", "median", "unit", "reference", "ratio", "spread"
+    );
 }
 
 /// Prints one row.

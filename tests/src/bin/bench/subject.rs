@@ -144,7 +144,10 @@ announce = false
     }
     for (i, server) in SERVERS.into_iter().enumerate() {
         let addr = address(server);
-        let _ = write!(text, "[[neighbour]]\naddress = \"{addr}\"\nmac = \"02:00:00:00:01:0{i}\"\nport = \"lan\"\n");
+        let _ = write!(
+            text,
+            "[[neighbour]]\naddress = \"{addr}\"\nmac = \"02:00:00:00:01:0{i}\"\nport = \"lan\"\n"
+        );
     }
     text
 }
