@@ -147,7 +147,7 @@ impl<B: PacketBuf> Worker<B> {
             core.flush(io);
         }
         core.stats.conns.store(core.conns.table().len() as u64, Relaxed);
-        core.stats.queued.store(core.queues.len() as u64, Relaxed);
+        core.stats.queued.store(core.queues.waiting() as u64, Relaxed);
         core.stats.parked.store(core.resolver.waiting() as u64, Relaxed);
         received
     }

@@ -130,9 +130,12 @@ impl<B> Resolver<B> {
         settled: &mut ArrayVec<Hop, RESOLVING_MAX>,
     ) {
         for entry in &mut self.resolving {
-            if !entry.probe && !matches!(table.reach(entry.hop), super::Reach::Waiting { .. }) {
-                settled.push(entry.hop);
-            } else if entry.probe && table.is_confirmed(entry.hop) {
+            let decided = if entry.probe {
+                table.is_confirmed(entry.hop)
+            } else {
+                !matches!(table.reach(entry.hop), super::Reach::Waiting { .. })
+            };
+            if decided {
                 settled.push(entry.hop);
             } else if now_ns < entry.next_ns {
                 continue;

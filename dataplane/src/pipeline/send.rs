@@ -26,7 +26,7 @@ impl<B> Queues<B> {
     }
 
     /// Packets in all queues.
-    pub fn len(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         self.0.iter().map(ArrayVec::len).sum()
     }
 

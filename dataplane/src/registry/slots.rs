@@ -66,7 +66,8 @@ impl Slots {
 
     /// Frees what was retired up to `generation`.
     pub(super) fn reclaim(&mut self, generation: u64) {
-        while let Some((_, slot, index)) = self.retired.pop_front_if(|r| r.0 <= generation) {
+        while let Some((_, slot, index)) = self.retired.front().copied().filter(|r| r.0 <= generation) {
+            self.retired.pop_front();
             self.slots.free.push(Reverse(slot));
             self.indices.free.push(Reverse(index));
         }
