@@ -13,10 +13,11 @@ use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags};
 
-use super::codec::{Refusal, Request};
+use super::codec::{Incoming, Refusal, Request};
 use super::listener::Listener;
 use super::session::Session;
 use crate::failure::Failure;
+use crate::ipvs;
 
 /// Clients together.
 pub const CLIENTS_MAX: usize = 256;
@@ -52,8 +53,8 @@ pub trait Rows {
     fn next(&mut self) -> Result<Next, Refusal>;
 }
 
-/// Rows that are all there.
-impl Rows for std::vec::IntoIter<Vec<u8>> {
+/// Rows that need no waiting, made as they are taken.
+impl<I: Iterator<Item = Vec<u8>>> Rows for I {
     fn next(&mut self) -> Result<Next, Refusal> {
         Ok(Iterator::next(self).map_or(Next::End, Next::Row))
     }
@@ -66,6 +67,10 @@ pub trait Handler {
     /// # Errors
     /// The request is refused.
     fn answer(&mut self, request: Request, peer: Peer) -> Result<Box<dyn Rows>, Refusal>;
+
+    /// Answers to messages of the IPVS family that came in one datagram, in order; what they change is in force
+    /// when this returns. Runs on the control thread.
+    fn ipvs(&mut self, messages: &[Incoming], peer: Peer) -> Vec<ipvs::Answer>;
 }
 
 /// The control socket's serving end.

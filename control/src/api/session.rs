@@ -1,7 +1,7 @@
 //! One client's connection: datagrams in, answers out, in order and one at a time.
 //!
 //! Model: a session is in one of four states, told by its fields: the socket is full (`outbox`), an answer is
-//! under way (`answer`), messages of the last datagram wait (`inbox`), or it waits for the next datagram.
+//! under way (`answer` of our own family, `datagrams` of the IPVS family), messages of the last datagram wait (`inbox`), or it waits for the next datagram.
 //! [`Session::turn`] moves it on until it would have to wait, or its turn is over. The next datagram is read
 //! only when everything before it is answered, so a client can make us hold no more than one datagram each
 //! way. Control thread only.
@@ -17,6 +17,7 @@ use rustix::net::{RecvFlags, SendFlags};
 
 use super::codec::{self, Command, Incoming, Refusal};
 use super::server::{Handler, Next, Peer, Rows};
+use crate::ipvs;
 
 /// Longest datagram of a client; the longest legal request of the family has about 600 bytes.
 pub const DATAGRAM_BYTES_MAX: usize = 16 * 1024;
@@ -41,6 +42,8 @@ pub struct Session {
     peer: Peer,
     inbox: VecDeque<Incoming>,
     answer: Option<Answer>,
+    /// Answers of the IPVS family under way.
+    datagrams: Option<Box<dyn Iterator<Item = Vec<u8>>>>,
     outbox: VecDeque<Vec<u8>>,
     /// The rows of `answer` were not ready.
     waiting: bool,
@@ -65,6 +68,7 @@ impl Session {
             peer,
             inbox: VecDeque::new(),
             answer: None,
+            datagrams: None,
             outbox: VecDeque::new(),
             waiting: false,
             closing: false,
@@ -82,7 +86,9 @@ impl Session {
         match self {
             _ if !self.outbox.is_empty() => PollFlags::OUT,
             _ if self.waiting => PollFlags::empty(),
-            _ if self.answer.is_some() || !self.inbox.is_empty() => PollFlags::OUT,
+            _ if self.answer.is_some() || self.datagrams.is_some() || !self.inbox.is_empty() => {
+                PollFlags::OUT
+            }
             _ => PollFlags::IN,
         }
     }
@@ -112,6 +118,15 @@ impl Session {
                 if !self.pull() {
                     return Ok(());
                 }
+            } else if let Some(datagrams) = &mut self.datagrams {
+                match Iterator::next(datagrams) {
+                    Some(datagram) => self.outbox.push_back(datagram),
+                    None => self.datagrams = None,
+                }
+            } else if self.inbox.front().is_some_and(Session::is_ipvs) {
+                let others = self.inbox.iter().position(|message| !Session::is_ipvs(message));
+                let messages: Vec<_> = self.inbox.drain(..others.unwrap_or(self.inbox.len())).collect();
+                self.datagrams = Some(Box::new(handler.ipvs(&messages, self.peer).into_iter().flatten()));
             } else if let Some(message) = self.inbox.pop_front() {
                 self.start(message, handler);
             } else if !self.receive()? {
@@ -167,7 +182,12 @@ impl Session {
         self.closing = true;
     }
 
-    /// Begins to answer one message.
+    /// Whether the IPVS family answers the message: its own, and the search for its number.
+    fn is_ipvs(message: &Incoming) -> bool {
+        message.is_request() && ipvs::FAMILIES.contains(&message.header.message_type)
+    }
+
+    /// Begins to answer one message of our own family.
     fn start(&mut self, message: Incoming, handler: &mut dyn Handler) {
         if !message.is_request() {
             if message.wants_ack() {

@@ -31,6 +31,7 @@ use super::hints::Hints;
 use super::meters::{DropMeter, LoadMeter};
 use super::signals::Signals;
 use super::state::{Daemon, TICK, WorkerHandle, apply_whole};
+use super::table::Table;
 use super::worker_thread::{self, Born, Life, Start};
 use crate::api::server::Server;
 use crate::failure::Failure;
@@ -80,7 +81,7 @@ impl<'a> Machine<'a> {
         'a: 'scope,
     {
         let clock = TscClock::calibrate(CALIBRATION);
-        let mut registry = self.registry(valid, &clock)?;
+        let (table, mut registry) = self.registry(valid, &clock)?;
         let stats: Vec<_> = self.cpus.workers.iter().map(|_| Registry::worker_stats()).collect();
         let publisher = Publisher::new(registry.snapshot(), stats.clone());
         let lives = StopOnDrop(self.cpus.workers.iter().map(|_| Arc::default()).collect());
@@ -126,6 +127,7 @@ impl<'a> Machine<'a> {
         let mut daemon = Daemon {
             config_path: config_path.to_owned(),
             valid: valid.clone(),
+            table,
             registry,
             publisher,
             workers,
@@ -143,6 +145,7 @@ impl<'a> Machine<'a> {
         for setting in daemon.not_forwarded() {
             warn!(target: "weir::config", setting, "accepted, not in effect in this version");
         }
+        daemon.table.warn_of_all();
         let mut server = Server::open(valid.daemon().socket.as_ref())?;
         let (services, destinations) = daemon.registry.sizes();
         info!(
@@ -157,16 +160,16 @@ impl<'a> Machine<'a> {
     }
 
     /// The model with everything the configuration says.
-    fn registry(&self, valid: &Valid, clock: &TscClock) -> Result<Registry, Failure> {
+    fn registry(&self, valid: &Valid, clock: &TscClock) -> Result<(Table, Registry), Failure> {
         let facts = self.ports.iter().map(|booted| booted.facts).collect();
         let mut registry = Registry::new(valid, facts, self.cpus.workers.len()).map_err(|error| {
             Failure::environment("too little memory", error).hint("lower [limits] services and destinations")
         })?;
         registry.set_time(clock.now_ns());
-        let plan = config::plan(&Valid::empty(), valid);
-        apply_whole(&mut registry, &plan.changes)
+        let merged = Table::default().merge(&config::plan(&Valid::empty(), valid));
+        apply_whole(&mut registry, &merged.changes)
             .map_err(|refused| Failure::usage(format!("configuration: {}", refused.change), refused.error))?;
-        Ok(registry)
+        Ok((merged.table, registry))
     }
 
     fn worker_config(

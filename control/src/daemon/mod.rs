@@ -13,6 +13,7 @@
 //! | `machine` | workers, control loop, stop |
 //! | `cpus`, `worker_thread` | threads |
 //! | `state` | what control holds: plans, publications, answers |
+//! | `table` | what the IPVS family lists: all that was asked for, and what of it is forwarded |
 //! | `report`, `exchange` | rows of answers |
 //! | `meters`, `facts`, `hints` | figures over time, the classic mistakes |
 //! | `signals`, `logging` | the process's surroundings |
@@ -28,6 +29,7 @@ mod meters;
 mod report;
 mod signals;
 mod state;
+mod table;
 mod worker_thread;
 
 use std::path::Path;

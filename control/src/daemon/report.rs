@@ -1,10 +1,9 @@
 //! Rows of `status`, `drops` and `list`, from what control holds: registry, slabs, ports. Never asks a worker.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Instant;
 
-use dataplane::counters::{Totals, WorkerFigures};
-use dataplane::registry::Registry;
+use dataplane::counters::WorkerFigures;
 use dataplane::verdict::DropReason;
 use dpdk_sys::PageChoice;
 
@@ -15,6 +14,7 @@ use crate::api::rows::{
     CounterFields, DaemonRow, DestRow, DropRow, ListHead, ListRow, PortRow, ServiceRow, StatusRow, TableRow,
     WarningRow, WorkerRow,
 };
+use crate::ipvs::{Dest, Family, Method, Service, Stats, Store, flag};
 
 /// Size of an ordinary page on x86-64 and of the huge pages that DPDK takes by default.
 const PAGE_BYTES: u64 = 4096;
@@ -34,6 +34,13 @@ pub fn status(daemon: &Daemon<'_>) -> Vec<StatusRow> {
             remedy: "remove it, or leave it for a later version".to_owned(),
         })
     }));
+    rows.extend(daemon.table.not_forwarded().into_iter().map(|objects| {
+        StatusRow::Warning(WarningRow {
+            seen: format!("accepted, not forwarded: {objects}"),
+            meaning: "this version stores and lists it, and sends no packet there".to_owned(),
+            remedy: "delete it, or leave it for a later version".to_owned(),
+        })
+    }));
     rows
 }
 
@@ -51,40 +58,73 @@ pub fn drops(meter: &DropMeter, figures: &WorkerFigures, now: Instant, all: bool
     DropReason::ALL.iter().map(row).filter(|row| all || row.drops_total > 0).collect()
 }
 
-/// The rows of `weir list`: services in the order of their creation, destinations newest first.
-pub fn list(registry: &Registry, connection_table_size: u64) -> Vec<ListRow> {
-    let mut services: Vec<_> = registry.rows().collect();
-    services.sort_by_key(|row| row.service.born);
-    let mut rows = vec![ListRow::Head(ListHead { connection_table_size })];
-    for found in services {
-        let service = &found.service;
-        let identity = service.key.to_string();
-        rows.push(ListRow::Service(ServiceRow {
-            service: identity.clone(),
-            protocol: service.key.proto.name().to_owned(),
-            address: Some(service.key.addr),
-            port: service.key.port,
-            scheduler: service.scheduler.name().to_owned(),
-            scheduler_flags: scheduler_flags(service.flags.bits()),
-            counters: counters(&found.totals),
-            ..ServiceRow::default()
-        }));
-        rows.extend(found.dests.iter().map(|row| {
-            ListRow::Dest(DestRow {
-                service: identity.clone(),
-                dest: SocketAddr::new(IpAddr::V4(row.dest.addr), row.dest.port),
-                method: row.dest.method.name().to_owned(),
-                weight: row.dest.weight,
-                upper_connections: row.dest.upper,
-                lower_connections: row.dest.lower,
-                active_connections: row.active,
-                inactive_connections: row.inactive,
-                persistent_connections: 0,
-                counters: counters(&row.totals),
-            })
-        }));
+/// The rows of `weir list`: what the IPVS family lists, in its order. Figures are those of this call; the rows
+/// are made as they are taken, since there may be a million.
+pub fn list(store: &dyn Store) -> impl Iterator<Item = ListRow> + use<> {
+    let head = ListRow::Head(ListHead { connection_table_size: store.info().table_size.into() });
+    let with_dests = |service: Service| {
+        let dests: Vec<_> = store.dests(&service.key).collect();
+        (service, dests)
+    };
+    let services: Vec<_> = store.services().map(with_dests).collect();
+    std::iter::once(head).chain(services.into_iter().flat_map(|(service, dests)| {
+        let row = service_row(&service);
+        let identity = row.service.clone();
+        let dests = dests.into_iter().map(move |dest| ListRow::Dest(dest_row(&identity, &dest)));
+        std::iter::once(ListRow::Service(row)).chain(dests)
+    }))
+}
+
+fn service_row(service: &Service) -> ServiceRow {
+    let (key, options) = (&service.key, &service.options);
+    let has = |bit| options.flags & bit != 0;
+    let full = options.netmask == key.family().full_netmask();
+    let mask = match key.family() {
+        Family::V4 => Ipv4Addr::from_bits(options.netmask).to_string(),
+        Family::V6 => options.netmask.to_string(),
+    };
+    ServiceRow {
+        service: key.to_string(),
+        protocol: match key.protocol() {
+            6 => "tcp".to_owned(),
+            17 => "udp".to_owned(),
+            132 => "sctp".to_owned(),
+            number => number.to_string(),
+        },
+        address: key.address(),
+        port: key.port(),
+        fwmark: key.mark(),
+        fwmark_ipv6: key.mark() != 0 && key.family() == Family::V6,
+        scheduler: options.scheduler.clone(),
+        scheduler_flags: scheduler_flags(options.flags),
+        persistent_seconds: if has(flag::PERSISTENT) { options.timeout_seconds } else { 0 },
+        persistent_mask: (has(flag::PERSISTENT) && !full).then_some(mask),
+        persistence_engine: options.engine.clone(),
+        one_packet: has(flag::ONE_PACKET),
+        counters: counters(&service.stats),
     }
-    rows
+}
+
+fn dest_row(service: &str, dest: &Dest) -> DestRow {
+    let method = match dest.options.method {
+        Method::MASQUERADE => "nat",
+        Method::LOCAL => "local",
+        Method::TUNNEL => "tunnel",
+        Method::DIRECT_ROUTE => "dr",
+        _ => "bypass",
+    };
+    DestRow {
+        service: service.to_owned(),
+        dest: SocketAddr::new(dest.key.address, dest.key.port),
+        method: method.to_owned(),
+        weight: dest.options.weight.unsigned_abs(),
+        upper_connections: dest.options.upper,
+        lower_connections: dest.options.lower,
+        active_connections: dest.active,
+        inactive_connections: dest.inactive,
+        persistent_connections: dest.persistent,
+        counters: counters(&dest.stats),
+    }
 }
 
 fn process(daemon: &Daemon<'_>) -> DaemonRow {
@@ -180,13 +220,13 @@ fn scheduler_flags(bits: u32) -> Vec<u8> {
     (1..=3).filter(|flag| bits & (0x0004 << flag) != 0).collect()
 }
 
-fn counters(totals: &Totals) -> CounterFields {
+fn counters(stats: &Stats) -> CounterFields {
     CounterFields {
-        connections_total: totals.conns,
-        in_packets_total: totals.inpkts,
-        out_packets_total: totals.outpkts,
-        in_bytes_total: totals.inbytes,
-        out_bytes_total: totals.outbytes,
+        connections_total: stats.conns,
+        in_packets_total: stats.in_packets,
+        out_packets_total: stats.out_packets,
+        in_bytes_total: stats.in_bytes,
+        out_bytes_total: stats.out_bytes,
     }
 }
 

@@ -1,8 +1,9 @@
 //! What the control thread holds while the daemon runs, and what it does with it.
 //!
-//! Model: [`Daemon`] owns the registry, the publisher and control's side of every worker. A change of
-//! configuration is a plan applied to the registry, whole or not at all, then one publication that is in
-//! force when every worker has taken it. Once a second [`Daemon::tick`] samples figures, frees what workers
+//! Model: [`Daemon`] owns the table of what was asked for, the registry of what is forwarded, the publisher and
+//! control's side of every worker. A change (a plan of the file, or the commands in one datagram of a client)
+//! goes into table and registry, each whole or not at all, then one publication follows that is in force when
+//! every worker has taken it. Once a second [`Daemon::tick`] samples figures, frees what workers
 //! have left, and looks for the classic mistakes. As a [`Handler`] it answers the control socket.
 
 use std::cell::RefCell;
@@ -23,12 +24,14 @@ use super::cpus::Mode;
 use super::exchange::{ConnRows, Exchange};
 use super::hints::{self, Hints};
 use super::meters::{self, DropMeter, LoadMeter};
+use super::table::{Merged, Running, Table};
 use super::worker_thread::{Born, Life};
 use super::{facts, report};
-use crate::api::codec::{self, Refusal, Request};
+use crate::api::codec::{self, Incoming, Refusal, Request};
 use crate::api::rows::{HelloRow, to_json};
 use crate::api::server::{Handler, Peer, Rows};
 use crate::conn_filter::ConnFilter;
+use crate::ipvs::{self, Rights};
 
 /// Time between two samples of the figures.
 pub const TICK: Duration = Duration::from_secs(1);
@@ -78,9 +81,11 @@ pub struct RefusedChange {
 pub struct Daemon<'a> {
     /// File that SIGHUP reads again.
     pub config_path: PathBuf,
-    /// Configuration in force.
+    /// The file as last applied; services, destinations and timeouts may have been changed since.
     pub valid: Valid,
-    /// Services and destinations.
+    /// Services and destinations as asked for.
+    pub table: Table,
+    /// Services and destinations that are forwarded.
     pub registry: Registry,
     /// Publication to workers.
     pub publisher: Publisher,
@@ -107,26 +112,37 @@ pub struct Daemon<'a> {
 }
 
 impl Daemon<'_> {
-    /// Applies a plan to the registry and publishes it; returns once it is in force on every worker.
+    /// Applies a plan on top of what runs and publishes it; returns once it is in force on every worker.
     ///
     /// # Errors
     /// The change that was refused, and why. Nothing is changed.
     pub fn apply(&mut self, plan: &Plan) -> Result<(), RefusedChange> {
         let begun = Instant::now();
         self.registry.set_time(self.clock.now_ns());
-        apply_whole(&mut self.registry, &plan.changes)?;
-        self.valid = plan.in_force.clone();
-        self.publish();
-        log_changes(&plan.changes, self.revision > 0);
-        let removed = |c: &Change| matches!(c, Change::DeleteDest { .. } | Change::DeleteService { .. });
-        if self.valid.knobs().expire_nodest_conn != 0 && plan.changes.iter().any(removed) {
-            self.end_unavailable();
+        let Merged { table, changes, left_out } = self.table.merge(plan);
+        apply_whole(&mut self.registry, &changes)?;
+        for change in &left_out {
+            warn!(target: "weir::config", %change, "left out: deleted over the control socket since");
         }
+        self.table = table;
+        self.table.warn_of_all();
+        self.valid = plan.in_force.clone();
+        self.put_in_force(&changes);
+        log_changes(&changes, self.revision > 0);
         info!(
-            target: "weir::plan", revision = self.revision, changes = plan.changes.len(),
+            target: "weir::plan", revision = self.revision, changes = changes.len(),
             elapsed_us = begun.elapsed().as_micros() as u64, "configuration in force"
         );
         Ok(())
+    }
+
+    /// Publishes what the registry has taken; returns once it is in force on every worker.
+    fn put_in_force(&mut self, changes: &[Change]) {
+        self.publish();
+        let removed = |c: &Change| matches!(c, Change::DeleteDest { .. } | Change::DeleteService { .. });
+        if self.valid.knobs().expire_nodest_conn != 0 && changes.iter().any(removed) {
+            self.end_unavailable();
+        }
     }
 
     /// Reads the configuration file again and applies what differs. A file with errors changes nothing.
@@ -200,7 +216,7 @@ impl Daemon<'_> {
 
     /// Settings in force that this version stores and does not act on.
     pub fn not_forwarded(&self) -> Vec<String> {
-        let mut settings = self.valid.unbuilt();
+        let mut settings = self.valid.unbuilt_settings();
         let named = self.valid.workers().cpus.as_ref().map_or(0, Vec::len);
         if named > self.workers.len() {
             settings.push(format!("workers.cpus names {named} CPUs, {} worker runs", self.workers.len()));
@@ -229,6 +245,12 @@ impl Daemon<'_> {
         self.registry.reclaim(generation);
     }
 
+    /// What runs, as the IPVS family has it.
+    fn running(&mut self) -> Running<'_> {
+        let table_size = u32::try_from(self.connection_capacity()).unwrap_or(u32::MAX);
+        Running::new(&mut self.table, &mut self.registry, &self.valid, table_size)
+    }
+
     fn end_unavailable(&self) {
         for worker in &self.workers {
             if !worker.exchange.borrow().end_unavailable() {
@@ -239,6 +261,22 @@ impl Daemon<'_> {
 }
 
 impl Handler for Daemon<'_> {
+    /// Commands of one datagram are published together, before the first of them is acknowledged.
+    fn ipvs(&mut self, messages: &[Incoming], peer: Peer) -> Vec<ipvs::Answer> {
+        self.registry.set_time(self.clock.now_ns());
+        let mut server = ipvs::Server::new(self.running());
+        let answers = messages.iter().map(|message| server.answer(message, rights(peer))).collect();
+        let Running { changes, done, .. } = server.into_store();
+        for command in &done {
+            info!(target: "weir::plan", uid = peer.uid, pid = peer.pid, command, "changed over the control socket");
+        }
+        if !changes.is_empty() {
+            self.put_in_force(&changes);
+        }
+        self.revision += u64::from(!done.is_empty());
+        answers
+    }
+
     fn answer(&mut self, request: Request, peer: Peer) -> Result<Box<dyn Rows>, Refusal> {
         debug!(target: "weir::api", uid = peer.uid, pid = peer.pid, ?request, "request");
         let now = Instant::now();
@@ -248,9 +286,7 @@ impl Handler for Daemon<'_> {
             Request::Drops { all } => {
                 report::drops(&self.drops, &self.figures(), now, all).iter().map(to_json).collect()
             }
-            Request::List => {
-                report::list(&self.registry, self.connection_capacity()).iter().map(to_json).collect()
-            }
+            Request::List => return Ok(Box::new(report::list(&self.running()).map(|row| to_json(&row)))),
             Request::Conns(text) => {
                 let mailboxes = self.workers.iter().map(|worker| Rc::clone(&worker.exchange)).collect();
                 return Ok(Box::new(ConnRows::new(mailboxes, ConnFilter::parse(&text)?)));
@@ -319,13 +355,18 @@ fn log_changes(changes: &[Change], while_running: bool) {
     }
 }
 
-fn hello(peer: Peer) -> HelloRow {
+/// Root and the daemon's own user may change things; whoever else the socket file lets in may read.
+fn rights(peer: Peer) -> Rights {
     let writes = peer.uid == 0 || peer.uid == rustix::process::geteuid().as_raw();
+    if writes { Rights::Write } else { Rights::Read }
+}
+
+fn hello(peer: Peer) -> HelloRow {
     HelloRow {
         name: "weir".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         protocol: codec::FAMILY_VERSION,
-        rights: if writes { "write" } else { "read" }.to_owned(),
+        rights: if rights(peer) == Rights::Write { "write" } else { "read" }.to_owned(),
     }
 }
 

@@ -2,12 +2,13 @@
 //! daemon's table is compared with.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use rustix::io::Errno;
 
 use super::store::Store;
 use super::types::{
+    self,
     Daemon, DaemonState, Dest, DestKey, DestOptions, Family, Info, Service, ServiceKey, ServiceOptions,
     Stats, Timeouts,
 };
@@ -81,15 +82,7 @@ impl Store for MemoryStore {
 
     /// Without a routing table: by the form of the address alone.
     fn is_unicast(&self, address: IpAddr) -> bool {
-        match address {
-            IpAddr::V4(v4) => v4.octets()[0] != 0 && !v4.is_multicast() && !v4.is_broadcast(),
-            IpAddr::V6(v6) => {
-                v6 != Ipv6Addr::UNSPECIFIED
-                    && !v6.is_multicast()
-                    && !v6.is_unicast_link_local()
-                    && v6.to_ipv4_mapped().is_none()
-            }
-        }
+        types::is_unicast(address)
     }
 
     fn service(&self, key: &ServiceKey) -> Option<Service> {

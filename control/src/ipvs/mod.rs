@@ -24,13 +24,17 @@ pub mod stats;
 mod store;
 mod types;
 
+/// Message types that a [`Server`] answers: the family, and the search for its number.
+pub const FAMILIES: [u16; 2] = [message::FAMILY_ID, lookup::CONTROL_ID];
+
 pub use memory::MemoryStore;
 pub use request::{Command, Request};
 pub use server::{Answer, Rights, Server};
 pub use store::Store;
 pub use types::{
     Daemon, DaemonState, Dest, DestKey, DestOptions, Family, Info, Method, SYNC_PORT, Service, ServiceEdit,
-    ServiceKey, ServiceOptions, Stats, Timeouts, Tunnel, flag, tunnel_flag, tunnel_type,
+    ServiceKey, ServiceOptions, Stats, Timeouts, Tunnel, flag, is_unicast, tunnel_flag,
+    tunnel_type,
 };
 
 #[cfg(test)]

@@ -65,6 +65,11 @@ impl<S: Store> Server<S> {
         &mut self.store
     }
 
+    /// The store back.
+    pub fn into_store(self) -> S {
+        self.store
+    }
+
     /// Answers every message of a datagram, in order.
     pub fn answer_datagram(&mut self, datagram: &[u8], rights: Rights) -> Vec<Vec<u8>> {
         Incoming::split(datagram).iter().flat_map(|message| self.answer(message, rights)).collect()

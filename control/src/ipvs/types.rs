@@ -3,7 +3,8 @@
 //! Numbers are kept as the wire has them (protocols, flags, methods), since the kernel stores values it does
 //! not know and reports them again. Addresses carry their family.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rustix::io::Errno;
 
@@ -115,6 +116,14 @@ impl ServiceKey {
         }
     }
 
+    /// Virtual address; none of a mark service.
+    pub fn address(&self) -> Option<IpAddr> {
+        match *self {
+            ServiceKey::Address { address, .. } => Some(address),
+            ServiceKey::Mark { .. } => None,
+        }
+    }
+
     /// Firewall mark; 0 of an address service.
     pub fn mark(&self) -> u32 {
         match *self {
@@ -136,6 +145,25 @@ impl ServiceKey {
         match *self {
             ServiceKey::Address { port, .. } => port,
             ServiceKey::Mark { .. } => 0,
+        }
+    }
+}
+
+/// One identity, one text: `tcp:192.0.2.1:80`, `47:192.0.2.1:0`, `mark:7`, `mark6:7`.
+impl fmt::Display for ServiceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            ServiceKey::Mark { family: Family::V4, mark } => write!(f, "mark:{mark}"),
+            ServiceKey::Mark { family: Family::V6, mark } => write!(f, "mark6:{mark}"),
+            ServiceKey::Address { protocol, address, port } => {
+                let address = SocketAddr::new(address, port);
+                match protocol {
+                    6 => write!(f, "tcp:{address}"),
+                    17 => write!(f, "udp:{address}"),
+                    132 => write!(f, "sctp:{address}"),
+                    number => write!(f, "{number}:{address}"),
+                }
+            }
         }
     }
 }
@@ -190,6 +218,25 @@ pub struct DestKey {
     pub address: IpAddr,
     /// L4 port.
     pub port: u16,
+}
+
+impl fmt::Display for DestKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        SocketAddr::new(self.address, self.port).fmt(f)
+    }
+}
+
+/// Whether a destination may have this address, as far as its form tells: a packet can be sent to it.
+pub fn is_unicast(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.octets()[0] != 0 && !v4.is_multicast() && !v4.is_broadcast(),
+        IpAddr::V6(v6) => {
+            v6 != Ipv6Addr::UNSPECIFIED
+                && !v6.is_multicast()
+                && !v6.is_unicast_link_local()
+                && v6.to_ipv4_mapped().is_none()
+        }
+    }
 }
 
 /// Forwarding method: the low three bits of the connection flags.

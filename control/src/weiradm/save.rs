@@ -3,7 +3,8 @@
 use super::grammar::{self, Opt, Options};
 use super::listing::{Texts, partial_netmask, scheduler_flag_names, sort_dests};
 use super::names::Names;
-use crate::ipvs::{Dest, Family, Method, Service, ServiceKey, flag, tunnel_flag, tunnel_type};
+use super::words_of::protocol_option;
+use crate::ipvs::{Dest, Family, Method, Service, ServiceKey, Tunnel, flag, tunnel_flag, tunnel_type};
 
 /// The form of saved lines, from the options.
 pub(super) struct Form<'a> {
@@ -50,13 +51,7 @@ impl<'a> Form<'a> {
                 format!("-f {mark}{}", if family == Family::V6 { " -6" } else { "" })
             }
             ServiceKey::Address { protocol, address, port } => {
-                let option = match protocol {
-                    6 => "-t",
-                    17 => "-u",
-                    132 => "--sctp-service",
-                    _ => "--xxx-service",
-                };
-                format!("{option} {}", self.texts.endpoint(address, port, protocol))
+                format!("{} {}", protocol_option(protocol), self.texts.endpoint(address, port, protocol))
             }
         }
     }
@@ -71,7 +66,7 @@ impl<'a> Form<'a> {
         let weight = dest.options.weight;
         let mut out = format!("-a {service} -r {endpoint} {method} -w {weight}");
         if dest.options.method == Method::TUNNEL {
-            out.push_str(&tunnel(dest));
+            out.push_str(&tunnel(&dest.options.tunnel));
         }
         if self.thresholds {
             for (option, value) in [("-x", dest.options.upper), ("-y", dest.options.lower)] {
@@ -85,8 +80,8 @@ impl<'a> Form<'a> {
     }
 }
 
-fn tunnel(dest: &Dest) -> String {
-    let tunnel = &dest.options.tunnel;
+/// Options of a tunnelled destination, a blank before each.
+pub(super) fn tunnel(tunnel: &Tunnel) -> String {
     let word = grammar::tunnel_word(tunnel.kind).unwrap_or("(null)");
     let mut out = format!(" --tun-type {word}");
     if tunnel.kind == tunnel_type::GUE {

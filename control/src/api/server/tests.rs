@@ -55,6 +55,12 @@ impl Handler for Fake {
             _ => Err(Refusal::new(Errno::INVAL, "not here")),
         }
     }
+
+    /// The table of services is new for each datagram.
+    fn ipvs(&mut self, messages: &[Incoming], _: Peer) -> Vec<ipvs::Answer> {
+        let mut server = ipvs::Server::new(ipvs::MemoryStore::default());
+        messages.iter().map(|message| server.answer(message, ipvs::Rights::Write)).collect()
+    }
 }
 
 struct Daemon {

@@ -18,6 +18,10 @@ impl Handler for Endless {
     fn answer(&mut self, _: Request, _: Peer) -> Result<Box<dyn Rows>, Refusal> {
         Ok(Box::new(Endless))
     }
+
+    fn ipvs(&mut self, _: &[Incoming], _: Peer) -> Vec<ipvs::Answer> {
+        Vec::new()
+    }
 }
 
 #[test]

@@ -165,7 +165,8 @@ pub(super) fn dest_entry(dest: &Destination) -> DestEntry {
 /// The family's number of a method of the file.
 pub(super) fn method(method: Method) -> ipvs::Method {
     match method {
-        Method::Nat => ipvs::Method::MASQUERADE,
         Method::Dr => ipvs::Method::DIRECT_ROUTE,
+        // NAT; the file knows no third.
+        _ => ipvs::Method::MASQUERADE,
     }
 }

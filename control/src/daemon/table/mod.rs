@@ -208,7 +208,9 @@ impl Table {
         ServiceSettings {
             scheduler: entry.scheduler(),
             flags: entry.scheduler_flags(),
-            announce: entry.announce.unwrap_or_else(|| !entry.key.address().is_some_and(|a| self.silent.contains(&a))),
+            announce: entry
+                .announce
+                .unwrap_or_else(|| !entry.key.address().is_some_and(|a| self.silent.contains(&a))),
             unmatched: entry.unmatched.unwrap_or(self.policy),
         }
     }
@@ -218,7 +220,9 @@ impl Table {
         let runs = |entry: &&Entry| entry.is_forwarded();
         match (old.filter(runs), new.filter(runs)) {
             (None, None) => Vec::new(),
-            (Some(old), None) => old.registry_key().map(|key| Change::DeleteService { key }).into_iter().collect(),
+            (Some(old), None) => {
+                old.registry_key().map(|key| Change::DeleteService { key }).into_iter().collect()
+            }
             (None, Some(new)) => {
                 let Ok(key) = new.registry_key() else { return Vec::new() };
                 let service = Change::AddService { key, settings: self.settings(new) };

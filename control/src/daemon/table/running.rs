@@ -219,7 +219,9 @@ impl Store for Running<'_> {
             Some(Ok(key)) => self.registry.zero(Some(key)),
             Some(Err(_)) => {}
         }
-        self.done.push(service.map_or_else(|| "-Z".to_owned(), |key| format!("-Z {}", words_of::service_name(key))));
+        self.done.push(
+            service.map_or_else(|| "-Z".to_owned(), |key| format!("-Z {}", words_of::service_name(key))),
+        );
     }
 
     fn flush(&mut self) -> Result<(), Errno> {
