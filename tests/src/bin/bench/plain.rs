@@ -18,6 +18,7 @@ struct Room {
 }
 
 thread_local! {
+    #[expect(clippy::vec_box, reason = "a buffer is one pointer, as an mbuf is")]
     static SPARE: RefCell<Vec<Box<Room>>> = const { RefCell::new(Vec::new()) };
 }
 

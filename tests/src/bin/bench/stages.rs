@@ -63,14 +63,14 @@ fn staged(bench: &Bench<'_>, feed: &mut crate::feed::Feed<'_>, mut work: impl Fn
     let (from, mut packets) = (Instant::now(), 0u64);
     while from.elapsed() < bench.span {
         for _ in 0..256 {
-            for port in 0..MACS.len() {
+            for (port, mac) in MACS.into_iter().enumerate() {
                 feed.rx(port as u8, &mut burst);
                 if burst.is_empty() {
                     continue;
                 }
                 let mut metas = [Meta::NONE; BURST];
                 for (meta, mbuf) in metas.iter_mut().zip(burst.iter()) {
-                    *meta = parse(mbuf, Mac(MACS[port]));
+                    *meta = parse(mbuf, Mac(mac));
                 }
                 packets += burst.len() as u64;
                 work(port, &metas[..burst.len()]);
