@@ -2,7 +2,7 @@
 //! them. Pure: no sockets, no files, no logs, no clock; DPDK appears in [`io::dpdk`] only.
 //!
 //! Life of a packet (module names are stage names): [`io`] `rx` → [`pipeline::parse`] → [`pipeline::probe`] →
-//! decide ([`pipeline::fast`], [`pipeline::slow`], [`pipeline::host`]) → [`pipeline::forward`] →
+//! decide (`fast`, `slow`, `host`) → `forward` →
 //! [`neigh`] → `tx`. Per loop besides: mailbox, a bounded number of timers, housekeeping.
 //!
 //! Who writes what:

@@ -57,14 +57,14 @@ drop_reasons! {
     L4Short, "l4_short", "The TCP or UDP header is cut off.";
     DefenceDrop, "defence_drop", "The drop_packet defence refused a new connection.";
     NoDest, "no_dest", "The service has no destination that takes new connections; the client got port unreachable.";
-    ConnNomem, "conn_nomem", "The connection table is full ([connections] max).";
+    ConnNomem, "conn_nomem", "The connection table is full (connections.max).";
     DestGone, "dest_gone", "The connection's destination was deleted (expire_nodest_conn is 0).";
     Ttl, "ttl", "The time to live ran out; the sender got time exceeded.";
     Mtu, "mtu", "Longer than the next link's MTU; with DF the sender got fragmentation needed.";
     NoRoute, "no_route", "No route to the destination; the sender got host unreachable.";
     NeighFail, "neigh_fail", "The next hop does not answer ARP; the sender got host unreachable.";
     NeighQueue, "neigh_queue", "Too many packets waited for one next hop's ARP answer: the oldest went.";
-    NeighFull, "neigh_full", "The neighbour table is full ([limits] neighbours).";
+    NeighFull, "neigh_full", "The neighbour table is full (limits.neighbours).";
     LocalBoundary, "local_boundary", "Loopback or one of our own addresses where it cannot be on the wire.";
     NatIcmp, "nat_icmp", "A server's stray packet was answered with port unreachable (nat_icmp_send is 1).";
     UnmatchedReset, "unmatched_reset", "For one of our addresses but no service or connection; answered as a closed port.";

@@ -1,5 +1,5 @@
 //! What one estimator costs at start, measured as kernel IPVS does: the best of twelve runs over one estimator whose counters
-//! are hot, times four for the caches of real operation. Later each thread goes by [`Cost`], which its own work measures.
+//! are hot, times four for the caches of real operation. Later each thread goes by `Cost`, which its own work measures.
 
 use crate::counters::BLOCK;
 use crate::est::{Host, PIECE_NS};
