@@ -27,8 +27,8 @@ help: ## list the targets
 setup: ## install by name what this machine lacks (Debian 12; needs root only if something is missing)
 	@.ci/setup
 
-build: setup ## the daemon and the demo's helper, release profile
-	$(CARGO) build --release -p control -p tests --bin weir --bin udp-peer
+build: setup ## the programs, release profile
+	$(CARGO) build --release -p control -p tests --bin weir --bin weiradm --bin udp-peer
 
 demo: build ## a client, the balancer and four servers in namespaces, with real traffic (KEEP=1 leaves it up)
 	@KEEP='$(KEEP)' tests/demo/demo.sh
@@ -49,8 +49,8 @@ bench: setup ## nanoseconds a packet against DPDK's testpmd (ROWS=pattern, QUICK
 soak: build ## the tests that take minutes: long runs, throughput beside testpmd
 	@WEIR_SOAK=1 .ci/with-hugepages $(TEST_PAGES) .ci/test
 
-install: build ## the daemon and its unit under PREFIX (/usr/local), DESTDIR in front
-	install -D -m 755 target/release/weir '$(DESTDIR)$(PREFIX)/bin/weir'
+install: build ## the programs and the unit under PREFIX (/usr/local), DESTDIR in front
+	install -D -m 755 -t '$(DESTDIR)$(PREFIX)/bin' target/release/weir target/release/weiradm
 	install -d '$(DESTDIR)$(PREFIX)/lib/systemd/system'
 	sed 's|@PREFIX@|$(PREFIX)|' control/weir.service >'$(DESTDIR)$(PREFIX)/lib/systemd/system/weir.service'
 	install -D -m 644 -t '$(DESTDIR)$(PREFIX)/share/doc/weir' README.md CHANGELOG.md LICENSE LICENSE-APACHE LICENSE-MIT
