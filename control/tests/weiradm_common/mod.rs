@@ -4,15 +4,18 @@ use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
 use std::io::Read;
-use std::net::{IpAddr, Ipv4Addr};
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use control::api::codec::Incoming;
 use control::failure::Failure;
 use control::ipvs::{MemoryStore, Rights, Server};
-use control::weiradm::{Console, Entry, Names, Transport, run};
+use control::weiradm::{Entry, Transport};
 use rustix::io::Errno;
+
+mod program;
+
+pub use program::{Outcome, ipvsadm_over, words};
 
 /// Everything behind the transport.
 pub struct World {
@@ -25,14 +28,6 @@ pub struct World {
     pub requests: Vec<String>,
     /// Datagrams that the program has not taken yet.
     pub unread: usize,
-}
-
-/// What a run left: standard output, standard error, exit status.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Outcome {
-    pub stdout: String,
-    pub stderr: String,
-    pub exit: u8,
 }
 
 impl World {
@@ -57,16 +52,7 @@ pub fn ipvsadm(world: &Rc<RefCell<World>>, arguments: &[String], input: &str) ->
 
 /// The same, reading its input from anywhere.
 pub fn ipvsadm_reading(world: &Rc<RefCell<World>>, arguments: &[String], input: &mut dyn Read) -> Outcome {
-    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let mut console = Console { input, output: &mut stdout, errors: &mut stderr };
-    let transport = InProcess { world: world.clone(), waiting: VecDeque::new() };
-    let exit = run("ipvsadm", arguments, &KnownNames, &mut console, || Ok(transport)).unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    Outcome { stdout: text(stdout), stderr: text(stderr), exit }
-}
-
-pub fn words(line: &str) -> Vec<String> {
-    line.split_whitespace().map(str::to_owned).collect()
+    ipvsadm_over(|| Ok(InProcess { world: world.clone(), waiting: VecDeque::new() }), arguments, input)
 }
 
 struct InProcess {
@@ -123,29 +109,4 @@ fn refusal(request: &Incoming, errno: Errno) -> Vec<u8> {
     bytes.extend((-errno.raw_os_error()).to_ne_bytes());
     bytes.extend(&request.raw);
     bytes
-}
-
-/// The names that the recordings depend on.
-struct KnownNames;
-
-const SERVICES: [(&str, u16, u16); 5] =
-    [("http", 80, 6), ("https", 443, 6), ("tproxy", 8081, 6), ("domain", 53, 6), ("domain", 53, 17)];
-
-impl Names for KnownNames {
-    fn address_of(&self, host: &str) -> Option<Ipv4Addr> {
-        (host == "localhost").then_some(Ipv4Addr::LOCALHOST)
-    }
-
-    fn host_of(&self, address: IpAddr) -> Option<String> {
-        (address == Ipv4Addr::LOCALHOST).then(|| "localhost".to_owned())
-    }
-
-    fn port_of(&self, service: &str, protocol: u16) -> Option<u16> {
-        SERVICES.iter().find(|(name, _, of)| (*name, *of) == (service, protocol)).map(|(_, port, _)| *port)
-    }
-
-    fn service_of(&self, port: u16, protocol: u16) -> Option<String> {
-        let found = SERVICES.iter().find(|(_, number, of)| (*number, *of) == (port, protocol));
-        found.map(|(name, ..)| (*name).to_owned())
-    }
 }
