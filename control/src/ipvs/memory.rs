@@ -8,8 +8,7 @@ use rustix::io::Errno;
 
 use super::store::Store;
 use super::types::{
-    self,
-    Daemon, DaemonState, Dest, DestKey, DestOptions, Family, Info, Service, ServiceKey, ServiceOptions,
+    self, Daemon, DaemonState, Dest, DestKey, DestOptions, Family, Info, Service, ServiceKey, ServiceOptions,
     Stats, Timeouts,
 };
 

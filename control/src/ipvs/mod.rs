@@ -33,8 +33,7 @@ pub use server::{Answer, Rights, Server};
 pub use store::Store;
 pub use types::{
     Daemon, DaemonState, Dest, DestKey, DestOptions, Family, Info, Method, SYNC_PORT, Service, ServiceEdit,
-    ServiceKey, ServiceOptions, Stats, Timeouts, Tunnel, flag, is_unicast, tunnel_flag,
-    tunnel_type,
+    ServiceKey, ServiceOptions, Stats, Timeouts, Tunnel, flag, is_unicast, tunnel_flag, tunnel_type,
 };
 
 #[cfg(test)]
