@@ -133,12 +133,20 @@ fn a_weight_of_the_socket_survives_until_its_own_line_changes() {
     world.store().set_dest(&key(80), &dest_key(A), weighing(7)).unwrap();
     assert_eq!(world.reload(&file(1, 5, "[timeouts]\nudp = 17\n")), [""; 0]);
     assert_eq!((world.weight(A), world.weight(B)), (7, 5));
+    // Another line of the same destination changes, and of the service.
+    let upper = file(1, 5, "").replace("weight = 1\n", "weight = 1\nupper = 9\n");
+    world.store().set_service(&key(80), options("rr", 0)).unwrap();
+    world.reload(&upper.replace(":80\"\n", ":80\"\nannounce = false\n"));
+    let listed = world.listed();
+    assert_eq!((&listed[0].0.options, listed[0].1[1].options.upper), (&options("rr", 0), 9));
+    assert_eq!(world.weight(A), 7);
+    world.reload(&file(1, 5, "[timeouts]\nudp = 17\n"));
     assert_eq!(world.store().timeouts().udp, 17);
     assert_eq!(world.reload(&file(2, 5, "")), [""; 0]);
     assert_eq!((world.weight(A), world.weight(B)), (2, 5));
     assert_eq!(
         world.forwarded(),
-        ["tcp:198.51.100.1:80 wlc", "  10.0.0.3:8080 nat 5", "  10.0.0.2:8080 nat 2"]
+        ["tcp:198.51.100.1:80 rr", "  10.0.0.3:8080 nat 5", "  10.0.0.2:8080 nat 2"]
     );
 }
 
