@@ -28,7 +28,7 @@ use rustix::io::Errno;
 
 use body::{Attribute, Body, text_attribute};
 
-/// Message type of the family: the number below the one that the IPVS family will use (the highest legal one).
+/// Message type of the family: the number below that of the IPVS family, which is the highest legal one.
 pub const FAMILY_ID: u16 = 0x3fe;
 /// Version of the family that this program speaks.
 pub const FAMILY_VERSION: u8 = 1;
