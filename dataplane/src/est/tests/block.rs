@@ -1,7 +1,10 @@
 //! Passes of single estimators: zeroing, pauses, slots that come and go, work that is left out.
 
+use std::sync::Arc;
+
 use super::world::{SECOND, World};
-use crate::counters::Totals;
+use crate::counters::{self, CounterSlab, TOTALS, Totals, sum_range};
+use crate::est::block::{Block, Home, Lanes, Visit, When, Work};
 use crate::est::{PERIOD_NS, Rates, Settings, TICK_NS};
 
 /// Estimated for long at 1000 packets a second: one slot, just after its pass.
@@ -114,6 +117,66 @@ fn an_inherited_slot_starts_at_zero() {
     world.run(PERIOD_NS);
     assert_eq!(world.est.read(slot).unwrap().totals.inpkts, 2000);
     assert_eq!(world.inpps(slot), 250);
+}
+
+/// What control does between a pass's summing and its filter waits for the next pass: the sums at hand are older than the
+/// point that a new slot started from, and lack a slot that came back.
+#[test]
+fn what_happens_during_a_pass_is_left_for_the_next() {
+    let slabs = [Arc::new(CounterSlab::new(2 * 1024).unwrap())];
+    let (home, number) = (Home { thread: 0, row: 3 }, 1);
+    let at = |period: u64| When { ns: period * PERIOD_NS, resumes: 0 };
+    let base = |slot: u32| counters::sum(&slabs, 1024 + slot);
+    let block = Block::default();
+    block.open(home, 1);
+    block.add(2, at(0), || base(2));
+    block.add(700, at(0), || base(700));
+    let pass = |period: u64, between: &dyn Fn()| {
+        let (mut visit, mut sums) = (Visit::default(), Lanes::new());
+        let work = block.begin(home, at(period), number, &slabs, &mut visit);
+        if let Work::Sum(slots) = work {
+            let Lanes { packets, conns } = &mut sums;
+            sum_range(&visit.workers, 1024, &mut packets[..slots], &mut conns[..slots]);
+        }
+        between();
+        block.finish(at(period), false, &visit, if work == Work::Decay { None } else { Some(&sums) });
+    };
+    let count = |slot: u32| (0..2000).for_each(|_| slabs[0].count_in(1024 + slot, TOTALS, 100));
+    let shown =
+        |slot: usize| block.read(slot).map(|s| (s.totals.inpkts, s.rates.inpps, s.passed_ns.is_some()));
+
+    count(700);
+    pass(1, &|| {});
+    assert_eq!(shown(700), Some((2000, 250, true)));
+    assert!(block.set_live(700, false));
+    pass(2, &|| {
+        count(9);
+        block.add(9, at(2), || base(9));
+        block.set_live(700, true);
+    });
+    assert_eq!(
+        (shown(2), shown(9), shown(700)),
+        (Some((0, 0, true)), Some((0, 0, false)), Some((2000, 250, true)))
+    );
+    count(9);
+    pass(3, &|| count(2));
+    assert_eq!(
+        (shown(2), shown(9), shown(700)),
+        (Some((0, 0, true)), Some((2000, 250, true)), Some((2000, 187, true)))
+    );
+    // A block that went out of use under a pass, and came back in use, is new.
+    pass(4, &|| {
+        block.close();
+        block.open(home, 1);
+        block.add(2, at(4), || base(2));
+    });
+    assert_eq!(shown(2), Some((0, 0, false)));
+    count(2);
+    pass(5, &|| {});
+    assert_eq!(shown(2), Some((2000, 250, true)));
+    // And one that moved is its new owner's only.
+    block.set_home(Home { row: 4, ..home });
+    assert_eq!(block.begin(home, at(6), number, &slabs, &mut Visit::default()), Work::Elsewhere);
 }
 
 /// A block in which nothing is counted costs nothing once its rates are 0, and its rates fall exactly all the same.

@@ -50,7 +50,7 @@ fn nothing_is_lost_or_torn() {
         let mut host = host;
         let mut live: Vec<(u32, Totals)> = Vec::new();
         let mut rng = 1u32;
-        for step in 0..400_000u32 {
+        for step in 0..1_000_000u32 {
             for event in est.take_events() {
                 if let Event::ThreadWanted(id) = event {
                     let (mut engine, mut host) = (Engine::new(Arc::clone(&est), id), host);
