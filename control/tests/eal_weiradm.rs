@@ -1,9 +1,11 @@
-//! `weiradm` against a running daemon on null ports: the recorded runs of ipvsadm that a live table can hold, what
-//! a reload leaves of it, what is accepted and not forwarded, and who may do what.
+//! `weiradm` against a running daemon on null ports: the recorded runs of ipvsadm that a live table can hold, those
+//! against a kernel, what a reload leaves of it, what is accepted and not forwarded, and who may do what.
 #![forbid(unsafe_code)]
 
 #[path = "weiradm_common/differences.rs"]
 mod differences;
+#[path = "weiradm_common/kernel.rs"]
+mod kernel;
 #[path = "weiradm_common/program.rs"]
 mod program;
 
@@ -28,6 +30,12 @@ use serde_json::Value;
 /// Recorded runs.
 const SAMPLES: usize = 162;
 
+/// Recorded runs against a kernel, without the two of another user (who may do what is ours to say) and
+/// [`NO_ETH0`].
+const KERNEL_RUNS: usize = 295;
+/// The kernel's machine has no interface `eth0`, which a sync daemon is on unless told otherwise; we have a port.
+const NO_ETH0: &[&str] = &["24.14", "24.16"];
+
 /// Recorded runs that need what no command can put into a running daemon.
 const NOT_LIVE: &[(&[&str], &str)] = &[
     (
@@ -47,6 +55,9 @@ const ENDS_AT_ZERO: &[&str] = &["085", "086"];
 fn eal_weiradm_on_a_running_daemon() {
     let site = Site::start();
     samples(&site);
+    let compared = kernel::repeat(&mut Live(&site));
+    println!("recorded runs against kernel 6.12 on a running daemon: {compared} equal");
+    assert_eq!(compared, KERNEL_RUNS);
     site.clear();
     reload_keeps_what_was_set(&site);
     site.clear();
@@ -123,6 +134,26 @@ fn sample(site: &Site, name: &str, text: &str, differences: &mut Differences) ->
         Some((what, ours, recorded)) => {
             Err(format!("{name}: {what}\n    ours {ours:?}\nrecorded {recorded:?}"))
         }
+    }
+}
+
+struct Live<'a>(&'a Site);
+
+impl kernel::Player for Live<'_> {
+    fn begin(&mut self) {
+        self.0.clear();
+    }
+
+    fn not_compared(&self) -> &[&str] {
+        NO_ETH0
+    }
+
+    fn ipvsadm(&mut self, arguments: &str, input: &str) -> Outcome {
+        self.0.ipvsadm(arguments, input)
+    }
+
+    fn ipvsadm_without_rights(&mut self, _: &str) -> Option<Outcome> {
+        None
     }
 }
 

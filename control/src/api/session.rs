@@ -11,6 +11,7 @@ use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use netlink_packet_core::NLM_F_DUMP;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
@@ -124,8 +125,7 @@ impl Session {
                     None => self.datagrams = None,
                 }
             } else if self.inbox.front().is_some_and(Session::is_ipvs) {
-                let others = self.inbox.iter().position(|message| !Session::is_ipvs(message));
-                let messages: Vec<_> = self.inbox.drain(..others.unwrap_or(self.inbox.len())).collect();
+                let messages: Vec<_> = self.inbox.drain(..self.together()).collect();
                 self.datagrams = Some(Box::new(handler.ipvs(&messages, self.peer).into_iter().flatten()));
             } else if let Some(message) = self.inbox.pop_front() {
                 self.start(message, handler);
@@ -185,6 +185,14 @@ impl Session {
     /// Whether the IPVS family answers the message: its own, and the search for its number.
     fn is_ipvs(message: &Incoming) -> bool {
         message.is_request() && ipvs::FAMILIES.contains(&message.header.message_type)
+    }
+
+    /// How many messages of the IPVS family go to the handler together: up to one of our own family, and no
+    /// more than one dump, since a dump holds a copy of the table until it is taken.
+    fn together(&self) -> usize {
+        let family = self.inbox.iter().take_while(|message| Session::is_ipvs(message));
+        let dump = family.clone().position(|message| message.header.flags & NLM_F_DUMP == NLM_F_DUMP);
+        dump.map_or_else(|| family.count(), |at| at + 1)
     }
 
     /// Begins to answer one message of our own family.

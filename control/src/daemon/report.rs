@@ -190,7 +190,7 @@ fn workers(daemon: &Daemon<'_>) -> Vec<WorkerRow> {
 
 fn tables(daemon: &Daemon<'_>) -> Vec<TableRow> {
     let limits = daemon.valid.limits();
-    let (services, destinations) = daemon.registry.sizes();
+    let (services, destinations) = daemon.table.sizes();
     let neigh = &daemon.registry.shared().neigh;
     let counter_bytes: usize =
         (0..daemon.workers.len()).map(|id| daemon.registry.counters(id).memory_bytes()).sum();

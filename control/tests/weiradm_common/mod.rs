@@ -13,7 +13,7 @@ use control::ipvs::{MemoryStore, Rights, Server};
 use control::weiradm::{Entry, Transport};
 use rustix::io::Errno;
 
-mod program;
+pub mod program;
 
 pub use program::{Outcome, ipvsadm_over, words};
 

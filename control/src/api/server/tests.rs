@@ -141,6 +141,28 @@ fn refusals_carry_their_reason_and_the_connection_goes_on() {
 }
 
 #[test]
+fn both_families_in_one_datagram_are_answered_in_order() {
+    use ipvs::request::{Call, Command};
+    let daemon = Daemon::start(1);
+    let raw = daemon.raw();
+    let datagram = [
+        Call::lookup().encode(1),
+        Call::plain(Command::GetInfo).encode(2),
+        codec::encode_request(3, &Request::Hello),
+        Call::dump(Command::GetService).encode(4),
+        Call::plain(Command::Flush).encode(5),
+    ];
+    rustix::net::send(&raw, &datagram.concat(), SendFlags::empty()).unwrap();
+    let mut buffer = [0; 1024];
+    // An object and its acknowledgement are two datagrams; an empty dump and a command are one each.
+    for sequence in [1, 1, 2, 2, 3, 3, 4, 5] {
+        let (n, _) = rustix::net::recv(&raw, &mut buffer, rustix::net::RecvFlags::empty()).unwrap();
+        let [message] = &Incoming::split(&buffer[..n])[..] else { panic!("not one message") };
+        assert_eq!(message.header.sequence_number, sequence);
+    }
+}
+
+#[test]
 fn a_reader_that_stalls_holds_back_its_own_rows_only() {
     let daemon = Daemon::start(10_000_000);
     let stalled = daemon.raw();
