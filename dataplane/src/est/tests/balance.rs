@@ -68,7 +68,7 @@ fn load_starts_threads_and_ends_them() {
 
     // Fast again: the threads are merged, at 2 % a revolution.
     world.host.piece_ns = 4_000;
-    run(&mut world, &slots, 300);
+    run(&mut world, &slots, 170);
     assert_eq!(world.threads(), 1, "{:?}", world.est.status());
     assert!(world.events.iter().any(|e| matches!(e, Event::ThreadUnused(_))));
     assert_eq!(world.est.status()[0].ests, slots.len() as u64 + 1);

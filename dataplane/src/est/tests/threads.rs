@@ -27,6 +27,14 @@ impl Host for Fast {
     }
 }
 
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// Slots come and go under a worker that counts and threads that pass: no total goes back, none starts with its forerunner's, a
 /// rate never exceeds what all packets there ever were would give, and in the end every packet is in its snapshot.
 #[test]
@@ -37,6 +45,8 @@ fn nothing_is_lost_or_torn() {
     let (stop, target) = (AtomicBool::new(false), AtomicU64::new(0));
     let host = Fast(Instant::now());
     std::thread::scope(|scope| {
+        // Also when an assertion fails: the others must end for it to be seen.
+        let _stop = StopAtEnd(&stop);
         let (stop, target) = (&stop, &target);
         for slab in &slabs {
             scope.spawn(move || {
@@ -85,7 +95,6 @@ fn nothing_is_lost_or_torn() {
                 _ => {}
             }
         }
-        stop.store(true, Relaxed);
     });
     // One more revolution, alone.
     let mut engine = Engine::new(Arc::clone(&est), 0);
