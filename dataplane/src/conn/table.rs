@@ -67,6 +67,11 @@ pub struct Probe {
     changes: u32,
 }
 
+impl Probe {
+    /// Says nothing.
+    pub const NONE: Probe = Probe { word: NIL, changes: 0 };
+}
+
 /// The table holds as many connections as it was made for. Nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("connection table is full")]
