@@ -29,6 +29,7 @@ setup: ## install by name what this machine lacks (Debian 12; needs root only if
 
 build: setup ## the programs, release profile
 	$(CARGO) build --release -p control -p tests --bin weir --bin weiradm --bin udp-peer
+	$(CARGO) build --release -p weir-shim
 
 demo: build ## a client, the balancer and four servers in namespaces, with real traffic (KEEP=1 leaves it up)
 	@KEEP='$(KEEP)' tests/demo/demo.sh
@@ -51,6 +52,7 @@ soak: build ## the tests that take minutes: long runs, throughput beside testpmd
 
 install: build ## the programs and the unit under PREFIX (/usr/local), DESTDIR in front
 	install -D -m 755 -t '$(DESTDIR)$(PREFIX)/bin' target/release/weir target/release/weiradm
+	install -D -m 644 -t '$(DESTDIR)$(PREFIX)/lib/weir' target/release/libweir_ipvs.so
 	install -d '$(DESTDIR)$(PREFIX)/lib/systemd/system'
 	sed 's|@PREFIX@|$(PREFIX)|' control/weir.service >'$(DESTDIR)$(PREFIX)/lib/systemd/system/weir.service'
 	install -D -m 644 -t '$(DESTDIR)$(PREFIX)/share/doc/weir' README.md CHANGELOG.md LICENSE LICENSE-APACHE LICENSE-MIT

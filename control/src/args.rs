@@ -1,6 +1,7 @@
 //! The command line of `weir`.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
@@ -48,6 +49,12 @@ pub enum Command {
         else 02:00:00:00:00:01 for the first port, :02 for the second. No device is opened.\n\n\
         Example:\n  weir replay rules.toml in.pcap out.pcap --trace")]
     Replay(ReplayArgs),
+    /// Run a program that speaks to the kernel's IPVS, and let it speak to Weir
+    #[command(after_help = "The program (ipvsadm, keepalived, ...) runs as it is, with libweir_ipvs.so \
+        preloaded. Without a daemon it finds no IPVS; the kernel's is never used. Static, set-user-id and Go \
+        programs cannot be run so. The exit status is the program's.\n\n\
+        Example:\n  weir exec -- ipvsadm -Ln --stats")]
+    Exec(ExecArgs),
 }
 
 /// `weir run`.
@@ -82,9 +89,14 @@ pub struct Reading {
 impl Reading {
     /// The socket to use: option, else variable, else default.
     pub fn socket_path(&self) -> PathBuf {
-        let from_variable = || std::env::var_os(SOCKET_VARIABLE).filter(|v| !v.is_empty()).map(PathBuf::from);
-        self.socket.clone().or_else(from_variable).unwrap_or_else(|| DEFAULT_SOCKET.into())
+        socket_path(self.socket.as_deref())
     }
+}
+
+/// The socket to use: option, else variable, else default.
+pub fn socket_path(option: Option<&Path>) -> PathBuf {
+    let from_variable = || std::env::var_os(SOCKET_VARIABLE).filter(|v| !v.is_empty()).map(PathBuf::from);
+    option.map(Path::to_owned).or_else(from_variable).unwrap_or_else(|| DEFAULT_SOCKET.into())
 }
 
 /// Repetition of a command whose figures move.
@@ -172,6 +184,17 @@ pub struct ReplayArgs {
     /// Print what became of every packet
     #[arg(long)]
     pub trace: bool,
+}
+
+/// `weir exec`.
+#[derive(Debug, Args)]
+pub struct ExecArgs {
+    /// Control socket of the daemon [default: WEIR_SOCKET, else /run/weir/weir.sock]
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
+    pub program: Vec<OsString>,
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //!
 //! | module | part |
 //! |---|---|
-//! | [`args`], [`commands`], [`check`], [`replay`] | the commands of `weir` |
+//! | [`args`], [`commands`], [`check`], [`replay`], [`exec`] | the commands of `weir` |
 //! | [`daemon`] | `weir run` |
 //! | [`api`] | the control socket: messages, rows, both ends |
 //! | [`ipvs`] | the kernel's IPVS messages on any store |
@@ -20,6 +20,7 @@ pub mod check;
 pub mod commands;
 pub mod conn_filter;
 pub mod daemon;
+pub mod exec;
 pub mod failure;
 pub mod ipvs;
 pub mod replay;

@@ -34,6 +34,7 @@ fn run() -> Exit {
         Command::Drops(args) => control::commands::drops(args),
         Command::List(args) => control::commands::list(args),
         Command::Conns(args) => control::commands::conns(args),
+        Command::Exec(args) => Err(control::exec::exec(args)),
     };
     match result {
         Ok(()) => Exit::Done,

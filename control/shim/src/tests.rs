@@ -60,11 +60,14 @@ fn listen(path: &str) -> OwnedFd {
     }
 }
 
+/// A netlink socket on which nothing is waited for longer than 10 s, which the change is to keep.
 fn netlink() -> OwnedFd {
-    // SAFETY: a plain system call.
+    let patience = libc::timeval { tv_sec: 10, tv_usec: 0 };
+    // SAFETY: system calls with a value that lives meanwhile.
     unsafe {
         let fd = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_GENERIC);
-        assert!(fd >= 0);
+        let (at, size) = ((&raw const patience).cast(), size_of::<libc::timeval>() as u32);
+        assert_eq!(libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, at, size), 0);
         OwnedFd::from_raw_fd(fd)
     }
 }
