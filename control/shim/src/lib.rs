@@ -13,11 +13,11 @@
 //!
 //! | module | part |
 //! |---|---|
-//! | [`send`], [`receive`], [`names`], [`programs`] | the functions that programs call in place of the C library's |
-//! | [`link`] | connection to the daemon, change of the socket |
-//! | [`changed`] | which descriptors were changed |
-//! | [`wire`] | netlink messages |
-//! | [`vectors`], [`next`], [`errno`] | buffers of a call, the functions behind ours, `errno` |
+//! | `send`, `receive`, `names`, `programs` | the functions that programs call in place of the C library's |
+//! | `link` | connection to the daemon, change of the socket |
+//! | `changed` | which descriptors were changed |
+//! | `wire` | netlink messages |
+//! | `vectors`, `next`, `errno` | buffers of a call, the functions behind ours, `errno` |
 //!
 //! Runs on whatever thread calls, also in signal handlers: plain system calls, no allocation, no thread, no
 //! lock but for the change itself. `errno` is kept. A fault of ours becomes EIO for the caller. Where a call

@@ -12,7 +12,7 @@ use libc::{c_int, c_void, sockaddr_nl, sockaddr_un, socklen_t, timeval};
 use crate::changed::{self, Changed, Lock};
 use crate::{errno, next, wire};
 
-/// Where the daemon listens unless [`VARIABLE`] says otherwise.
+/// Where the daemon listens unless `WEIR_SOCKET` says otherwise.
 const DEFAULT_SOCKET: &[u8] = b"/run/weir/weir.sock";
 /// Environment variable that names the socket; not heeded by set-user-id programs.
 const VARIABLE: &std::ffi::CStr = c"WEIR_SOCKET";
