@@ -5,6 +5,8 @@
 //! that a destination that comes back is the same object: its counts, its statistics, its connections.
 //! Control thread only. A change is applied whole or refused with nothing changed.
 
+mod rows;
+mod settings;
 mod slots;
 mod trash;
 
@@ -15,8 +17,7 @@ use config::{Change, DestKey, Destination, Method, Scheduler, ServiceKey, Servic
 use dpdk_sys::SlabError;
 use thiserror::Error;
 
-use crate::conn::state::Timeouts;
-use crate::counters::{self, CounterSlab, Totals, WorkerStats};
+use crate::counters::{self, CounterSlab, WorkerStats};
 use crate::dest::DestSlab;
 use crate::neigh::NeighTable;
 use crate::publish::QUIESCENT;
@@ -26,6 +27,8 @@ use crate::service::{Dest, Service};
 use crate::snapshot::{Announcements, Knobs, ServiceMap, Snapshot};
 use crate::wire::ethernet::Mac;
 use crate::worker::Shared;
+pub use rows::{DestRow, ServiceRow};
+use settings::{knobs, set_knobs, timeouts};
 use slots::Slots;
 use trash::Trash;
 
@@ -60,32 +63,6 @@ pub enum ApplyError {
     /// No room for a static neighbour.
     #[error("the neighbour table is full ([limits] neighbours)")]
     TooManyNeighbours,
-}
-
-/// A service as listed.
-#[derive(Clone, Debug)]
-pub struct ServiceRow {
-    /// The service as published.
-    pub service: Arc<Service>,
-    /// What it counted.
-    pub totals: Totals,
-    /// Its destinations, in list order.
-    pub dests: Vec<DestRow>,
-}
-
-/// A destination as listed.
-#[derive(Clone, Copy, Debug)]
-pub struct DestRow {
-    /// The destination as published.
-    pub dest: Dest,
-    /// Its connections in active states.
-    pub active: u32,
-    /// Its other connections.
-    pub inactive: u32,
-    /// At its upper threshold.
-    pub overloaded: bool,
-    /// What it counted.
-    pub totals: Totals,
 }
 
 /// The control thread's model.
@@ -222,27 +199,6 @@ impl Registry {
         self.slots.reclaim(generation);
     }
 
-    /// Every service with its counts and statistics, in no particular order. Never asks a worker.
-    pub fn rows(&self) -> impl Iterator<Item = ServiceRow> {
-        self.services.iter().map(|service| self.row(service))
-    }
-
-    /// One service.
-    pub fn find(&self, key: ServiceKey) -> Option<ServiceRow> {
-        let addr = ipv4(key.addr).ok()?;
-        self.services.find(addr, key.port, key.proto.number()).map(|service| self.row(service))
-    }
-
-    /// What one service counted, its destinations left out.
-    pub fn service_totals(&self, key: ServiceKey) -> Option<Totals> {
-        self.service(key).ok().map(|service| self.totals_of(service.slot))
-    }
-
-    /// What the whole box counted.
-    pub fn totals(&self) -> Totals {
-        self.totals_of(counters::TOTALS)
-    }
-
     /// Lets the counters of a service and its destinations start from zero, or every counter there is.
     pub fn zero(&mut self, key: Option<ServiceKey>) {
         let services = self.services.iter().filter(|service| key.is_none_or(|key| service.key == key));
@@ -251,51 +207,6 @@ impl Registry {
         for slot in slots.chain(totals) {
             self.slots.set_base(slot, counters::sum(&self.slabs, slot));
         }
-    }
-
-    /// Whether the destination was deleted and is kept: adding it again takes it back.
-    pub fn is_trashed(&self, service: ServiceKey, dest: DestKey) -> bool {
-        self.trash.holds(service, dest)
-    }
-
-    /// Services and destinations that exist.
-    pub fn sizes(&self) -> (u32, u32) {
-        (self.service_count, self.dest_count)
-    }
-
-    /// Deleted destinations that are kept for their connections.
-    pub fn trashed(&self) -> usize {
-        self.trash.len()
-    }
-
-    /// The service and the destination behind an object slot of a destination, deleted ones included.
-    pub fn dest_names(&self) -> std::collections::HashMap<u32, (ServiceKey, DestKey)> {
-        let live = self.services.iter().flat_map(|s| s.dests.iter().map(|d| (d.slot, (s.key, dest_key(d)))));
-        live.chain(self.trash.names()).collect()
-    }
-
-    /// The network side as published.
-    pub fn net(&self) -> &Net {
-        &self.net
-    }
-
-    fn row(&self, service: &Arc<Service>) -> ServiceRow {
-        let dests = service.dests.iter().map(|dest| {
-            let state = &self.shared.dests[dest.slot];
-            DestRow {
-                dest: *dest,
-                active: state.active(),
-                inactive: state.inactive(),
-                overloaded: state.is_overloaded(),
-                totals: self.totals_of(dest.slot),
-            }
-        });
-        let totals = self.totals_of(service.slot);
-        ServiceRow { service: Arc::clone(service), totals, dests: dests.collect() }
-    }
-
-    fn totals_of(&self, slot: u32) -> Totals {
-        counters::sum(&self.slabs, slot).since(self.slots.base(slot))
     }
 
     fn set_network(&mut self, to: &config::Network) -> Result<(), ApplyError> {
@@ -530,44 +441,6 @@ fn ipv4(addr: IpAddr) -> Result<Ipv4Addr, ApplyError> {
         IpAddr::V4(addr) => Ok(addr),
         IpAddr::V6(_) => Err(ApplyError::NotIpv4(addr)),
     }
-}
-
-fn knobs(valid: &Valid, limits: &config::Limits) -> Knobs {
-    let mut knobs = Knobs {
-        conn_reuse_mode: 1,
-        expire_nodest_conn: false,
-        sloppy_tcp: false,
-        secure_tcp: 0,
-        drop_packet: 0,
-        am_droprate: 10,
-        nat_icmp_send: false,
-        timeouts: timeouts(valid.timeouts()),
-        unmatched: valid.policy().unmatched,
-        echo: valid.policy().echo,
-        icmp_rate: limits.icmp_rate,
-        icmp_burst: limits.icmp_burst,
-    };
-    set_knobs(&mut knobs, valid.knobs());
-    knobs
-}
-
-fn set_knobs(knobs: &mut Knobs, to: &config::Knobs) {
-    knobs.conn_reuse_mode = to.conn_reuse_mode;
-    knobs.expire_nodest_conn = to.expire_nodest_conn != 0;
-    knobs.sloppy_tcp = to.sloppy_tcp != 0;
-    knobs.secure_tcp = to.secure_tcp;
-    knobs.drop_packet = to.drop_packet;
-    knobs.am_droprate = to.am_droprate.max(1).unsigned_abs();
-    knobs.nat_icmp_send = to.nat_icmp_send != 0;
-}
-
-fn timeouts(to: &config::Timeouts) -> Timeouts {
-    let mut timeouts = Timeouts::default();
-    for (state, secs) in to.tcp_states().into_iter().enumerate() {
-        timeouts.set_tcp(state as u8, secs);
-    }
-    timeouts.set_udp(to.udp);
-    timeouts
 }
 
 #[cfg(test)]

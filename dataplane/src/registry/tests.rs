@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Release;
 use config::Proto;
 
 use super::*;
+use crate::counters::Totals;
 use crate::publish::Publisher;
 
 const WEB: ServiceKey = ServiceKey::new(Proto::Tcp, IpAddr::V4(Ipv4Addr::new(203, 0, 113, 10)), 80);
