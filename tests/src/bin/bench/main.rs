@@ -105,6 +105,7 @@ fn run() -> Result<(), String> {
     }
     stages::rows(&mut bench)?;
     bench.conn_row()?;
+    bench.alloc_row()?;
     instructions::rows(&mut bench)?;
     let path = Path::new("target/bench/summary.json");
     report::write(path, &bench.rows, &machine).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -230,6 +231,44 @@ impl<'eal> Bench<'eal> {
         }
         check(ID, &subject, &feed)?;
         self.row(ID, net, reference);
+        Ok(())
+    }
+
+    /// Allocations of a poll, a packet: of established connections, and of connections that are made and end.
+    fn alloc_row(&mut self) -> Result<(), String> {
+        const ID: &str = "alloc.per_packet";
+        const PACKETS: u64 = 1_000_000;
+        if !self.wants(ID) {
+            return Ok(());
+        }
+        let clock = self.clock;
+        let (mut subject, mut feed) = self.established("nat", L4::Tcp, 1_000)?;
+        feed.frames.start(Pattern::BothWays);
+        // The feed keeps frames for the checker at first; those are its own.
+        subject.run_packets(&mut feed, PACKETS, || clock.now_ns());
+        let known =
+            allocation_counter::measure(|| subject.run_packets(&mut feed, PACKETS, || clock.now_ns()));
+
+        let rules = Rules { method: "nat", l4: L4::Tcp, conns: 200_000, synrecv: 1 };
+        let mut now = 1_000_000_000;
+        let mut subject = Subject::new(rules, now)?;
+        feed.frames.start(Pattern::Syn);
+        let made = allocation_counter::measure(|| {
+            subject.run_packets(&mut feed, PACKETS, || {
+                now += 32 * 10_000;
+                now
+            });
+        });
+        let allocations = (known.count_total + made.count_total) as f64;
+        self.push(Row {
+            id: ID.into(),
+            value: allocations / (2 * PACKETS) as f64,
+            unit: "allocations",
+            reference: "none at all",
+            reference_value: Some(0.0),
+            ratio: None,
+            spread: 0.0,
+        });
         Ok(())
     }
 
