@@ -54,6 +54,3 @@ pub const ICMP_PEER_BURST: u32 = 6;
 
 /// Cells of the per-destination ICMP limiter (direct mapped; a collision only limits more).
 pub const ICMP_PEER_CELLS: usize = 1024;
-
-/// Longest ICMP error we send, IPv4 total length in bytes (RFC 1812 4.3.2.3).
-pub const ICMP_ERROR_MAX: usize = 576;

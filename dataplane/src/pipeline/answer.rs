@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use crate::conn::{Slot, flag};
 use crate::io::PacketBuf;
-use crate::limits::{ICMP_ERROR_MAX, ICMP_PEER_BURST, ICMP_PEER_CELLS};
+use crate::limits::{ICMP_PEER_BURST, ICMP_PEER_CELLS};
 use crate::pipeline::forward::restore;
 use crate::pipeline::parse::{Kind, parse};
 use crate::pipeline::{Core, Cx};
@@ -73,7 +73,7 @@ pub struct Answers {
     resets: Bucket,
     echoes: Bucket,
     peers: Box<[Peer]>,
-    scratch: Box<[u8; ICMP_ERROR_MAX]>,
+    scratch: Box<[u8; icmp::ERROR_MAX]>,
     /// Identification of the next packet that we make.
     id: u16,
 }
@@ -85,7 +85,7 @@ impl Default for Answers {
             resets: Bucket::FULL,
             echoes: Bucket::FULL,
             peers: vec![Peer { addr: 0, bucket: Bucket::FULL }; ICMP_PEER_CELLS].into_boxed_slice(),
-            scratch: Box::new([0; ICMP_ERROR_MAX]),
+            scratch: Box::new([0; icmp::ERROR_MAX]),
             id: 0,
         }
     }
