@@ -5,10 +5,13 @@
 //! in a connection's life (bind, state change, unbind); control writes weight, thresholds and AVAILABLE.
 //! Everything is a relaxed atomic: counts commute and no other data hangs on them.
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use dpdk_sys::{Prefault, Slab, SlabError};
 use zerocopy::FromZeros;
+
+use crate::conn::flag;
+use crate::neigh::Hop;
 
 /// Linked in a service. Connections of a destination without it are neither forwarded nor counted.
 pub const AVAILABLE: u32 = 1;
@@ -26,6 +29,8 @@ pub struct DestState {
     upper: AtomicU32,
     lower: AtomicU32,
     service: AtomicU32,
+    /// Next hop that some worker found in the lower half, [`under`] what in the upper; 0 is none.
+    hop: AtomicU64,
 }
 
 impl DestState {
@@ -110,6 +115,17 @@ impl DestState {
         self.service.load(Relaxed)
     }
 
+    /// The next hop that a worker noted under routes of `generation` for forwarding method `method`. Worker.
+    pub fn hop(&self, generation: u16, method: u16) -> Option<Hop> {
+        let noted = self.hop.load(Relaxed);
+        (noted >> 32 == under(generation, method)).then(|| Hop::from_bits(noted as u32))
+    }
+
+    /// Notes a next hop. Any worker: they all find the same.
+    pub fn note_hop(&self, generation: u16, method: u16, hop: Hop) {
+        self.hop.store(under(generation, method) << 32 | u64::from(hop.bits()), Relaxed);
+    }
+
     /// Says which service the destination belongs to; before [`DestState::set_available`]. Control.
     pub fn set_service(&self, slot: u32) {
         self.service.store(slot, Relaxed);
@@ -142,7 +158,13 @@ impl DestState {
         {
             cell.store(0, Relaxed);
         }
+        self.hop.store(0, Relaxed);
     }
+}
+
+/// What a noted next hop holds for, in 32 bits: generation of the routes, method, and a mark that is never 0.
+fn under(generation: u16, method: u16) -> u64 {
+    1 << 31 | u64::from(method & flag::METHOD) << 16 | u64::from(generation)
 }
 
 /// States of all destinations, by object slot. Fixed size; pages are touched as slots are handed out.

@@ -7,11 +7,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
+use arrayvec::ArrayVec;
 use crossbeam::channel::{Receiver, Sender};
 use dpdk_sys::{Prefault, SlabError};
 use thiserror::Error;
 
-use crate::conn::{Conns, Direction, TableError, flag, tick_of};
+use crate::conn::{Conns, Direction, Slot, TableError, flag, tick_of};
 use crate::counters::{CounterSlab, WorkerStats, bump};
 use crate::dest::DestSlab;
 use crate::hash::FlowHasher;
@@ -198,6 +199,7 @@ impl<B: PacketBuf> Core<B> {
             let verdict = self.decide(cx, &mut buf, &metas[i], &probes, i);
             self.dispose(cx, buf, verdict);
         }
+        self.conns.settle();
     }
 
     /// What becomes of one packet.
@@ -230,13 +232,30 @@ impl<B: PacketBuf> Core<B> {
     #[inline(always)]
     fn expire(&mut self, cx: &Cx<'_>, received: usize) {
         let mut budget = TIMERS_PER_POLL + received;
-        while let Some(slot) = self.conns.expire_next(cx.tick, &mut budget) {
-            let conn = self.conns.get(slot);
-            if conn.method() == flag::NAT && !conn.has(flag::REPLIED) {
-                bump(&self.stats.no_reply, 1);
+        let mut due = ArrayVec::<(Slot, [u64; 2]), BURST>::new();
+        loop {
+            while !due.is_full()
+                && let Some(slot) = self.conns.expire_next(cx.tick, &mut budget)
+            {
+                due.push((slot, self.conns.table().prefetch_flows(slot)));
             }
-            self.end_connection(slot);
-            bump(&self.stats.expired, 1);
+            if due.is_empty() {
+                return;
+            }
+            for (slot, hashes) in due.drain(..) {
+                self.expire_one(slot, hashes);
+            }
         }
+    }
+
+    /// Ends one connection whose time is up.
+    fn expire_one(&mut self, slot: Slot, hashes: [u64; 2]) {
+        let conn = self.conns.get(slot);
+        if conn.method() == flag::NAT && !conn.has(flag::REPLIED) {
+            bump(&self.stats.no_reply, 1);
+        }
+        self.dests[conn.dest].unbind(!conn.has(flag::INACTIVE));
+        self.conns.remove_expired(slot, hashes);
+        bump(&self.stats.expired, 1);
     }
 }

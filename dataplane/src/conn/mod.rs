@@ -64,6 +64,12 @@ impl<H: HashFlow> Conns<H> {
         Ok(slot)
     }
 
+    /// Ends the staging of new connections: once a burst. Hot.
+    #[inline(always)]
+    pub fn settle(&mut self) {
+        self.table.settle();
+    }
+
     /// Restarts the timeout of the connection at `slot`: it ends `timeout` ticks after `now_tick`
     /// unless touched again. Hot: writes the record only, but for an end that comes sooner than
     /// before or a timer that had gone off.
@@ -85,6 +91,13 @@ impl<H: HashFlow> Conns<H> {
             self.wheel.disarm(&mut self.table.records, slot);
         }
         self.table.remove(slot)
+    }
+
+    /// Ends a connection that [`Conns::expire_next`] gave out, with what [`ConnTable::prefetch_flows`] said of it
+    /// then. Worker.
+    #[inline(always)]
+    pub fn remove_expired(&mut self, slot: Slot, hashes: [u64; 2]) {
+        self.table.remove_prefetched(slot, hashes);
     }
 
     /// The next connection whose time is up at `now_tick`, as [`Wheel::expire_next`] says. Worker,

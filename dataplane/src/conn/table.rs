@@ -18,6 +18,9 @@
 //! [`ConnTable::prefetch_bucket`] all, [`ConnTable::probe`] all, [`ConnTable::lookup_probed`] each when
 //! its packet is decided.
 //!
+//! New connections and ended ones are staged too: a reply's entry waits in [`waiting`] while its bucket is fetched, and
+//! [`ConnTable::prefetch_flows`] fetches what [`ConnTable::remove_prefetched`] will touch.
+//!
 //! The table belongs to one worker. Nothing allocates after [`ConnTable::new`].
 
 use std::ops::Range;
@@ -26,8 +29,13 @@ use dpdk_sys::{Prefault, Slab, SlabError, match_tags, prefetch_index};
 use thiserror::Error;
 use zerocopy::FromZeros;
 
-use super::record::{Direction, Record};
+use super::record::{Direction, Record, flag};
 use crate::hash::{FlowHasher, FlowKey, HashFlow};
+
+mod entries;
+mod waiting;
+
+use waiting::{Entry, Waiting};
 
 /// Index entries of one bucket; the place of the eighth holds the overflow count.
 const ENTRIES: usize = 7;
@@ -140,6 +148,9 @@ pub struct ConnTable<H = FlowHasher> {
     len: u32,
     /// Counts insertions and removals, wrapping.
     changes: u32,
+    /// What probes note as the count of changes: another number while entries wait, of which probes know nothing.
+    stamp: u32,
+    waiting: Waiting,
 }
 
 impl<H: HashFlow> ConnTable<H> {
@@ -162,6 +173,8 @@ impl<H: HashFlow> ConnTable<H> {
             fresh: 0,
             len: 0,
             changes: 0,
+            stamp: 0,
+            waiting: Waiting::default(),
         })
     }
 
@@ -194,11 +207,11 @@ impl<H: HashFlow> ConnTable<H> {
             if bucket.passed() > 0 {
                 prefetch_index(&self.buckets, self.after(home));
             }
-            return Probe { word: NIL, changes: self.changes };
+            return Probe { word: NIL, changes: self.stamp };
         }
         let word = bucket.slots[mask.trailing_zeros() as usize & ENTRIES];
         prefetch_index(&self.records, (word & !REPLY) as usize);
-        Probe { word, changes: self.changes }
+        Probe { word, changes: self.stamp }
     }
 
     /// What [`ConnTable::lookup`] says, with less work if `probe` was right. Hot, last stage.
@@ -218,6 +231,11 @@ impl<H: HashFlow> ConnTable<H> {
     /// `hash` is this table's hash of `key`.
     #[inline(always)]
     pub fn lookup(&self, hash: u64, key: &FlowKey) -> Option<(Slot, Direction)> {
+        if !self.waiting.is_empty()
+            && let Some(slot) = self.waiting.with(hash).find(|s| self.shows(s | REPLY, key))
+        {
+            return Some((Slot(slot), Direction::Reply));
+        }
         let tag = tag(hash);
         let mut at = self.home(hash);
         for _ in 0..self.buckets.len() {
@@ -238,8 +256,8 @@ impl<H: HashFlow> ConnTable<H> {
         None
     }
 
-    /// Takes `record` in and makes both its flows known, before all older connections with the same.
-    /// Worker, for each new connection.
+    /// Takes `record` in and makes both its flows known, before all older connections with the same. Worker, for each
+    /// new connection; [`ConnTable::settle`] follows at the end of the burst.
     pub fn insert(&mut self, record: Record) -> Result<Slot, TableFull> {
         let slot = if self.free != NIL {
             let slot = self.free;
@@ -257,32 +275,74 @@ impl<H: HashFlow> ConnTable<H> {
         place.next = NIL;
         place.prev = NIL;
         self.len += 1;
-        self.changes = self.changes.wrapping_add(1);
-        for direction in [Direction::Request, Direction::Reply] {
-            self.enter(&record.key(direction), word(Slot(slot), direction));
+        let [request, reply] = self.prefetch_flows(Slot(slot));
+        self.enter(request, &record.key(Direction::Request), word(Slot(slot), Direction::Request));
+        if let Some(oldest) = self.waiting.push(Entry { hash: reply, slot }) {
+            self.enter_reply(oldest);
         }
+        self.changed();
         Ok(Slot(slot))
+    }
+
+    /// Puts all waiting entries into the index: the end of a burst. Hot.
+    #[inline(always)]
+    pub fn settle(&mut self) {
+        while let Some(entry) = self.waiting.pop() {
+            self.enter_reply(entry);
+        }
+        self.stamp = self.changes;
+    }
+
+    #[inline(always)]
+    fn enter_reply(&mut self, entry: Entry) {
+        let key = self.records[entry.slot as usize].key(Direction::Reply);
+        self.enter(entry.hash, &key, word(Slot(entry.slot), Direction::Reply));
+    }
+
+    /// Old probes no longer hold; new ones do only if no entry waits.
+    #[inline(always)]
+    fn changed(&mut self) {
+        self.changes = self.changes.wrapping_add(1);
+        self.stamp = self.changes.wrapping_sub(u32::from(!self.waiting.is_empty()));
+    }
+
+    /// Starts to load the home buckets of the connection at `slot`; the hashes of its request and its reply. Worker,
+    /// some time before [`ConnTable::remove_prefetched`].
+    #[inline(always)]
+    pub fn prefetch_flows(&self, slot: Slot) -> [u64; 2] {
+        let record = &self.records[slot.0 as usize];
+        let words = [Direction::Request, Direction::Reply].map(|direction| record.key(direction).words());
+        let mut hashes = [0; 2];
+        self.hash_burst(&words, &mut hashes);
+        for hash in hashes {
+            self.prefetch_bucket(hash);
+        }
+        hashes
     }
 
     /// Forgets the connection at `slot` and frees the slot; false if it holds none. Its timer must
     /// have been stopped ([`super::Conns::remove`] does both). Worker.
     pub fn remove(&mut self, slot: Slot) -> bool {
-        let Some(&record) = self.records.get(slot.0 as usize) else {
-            return false;
-        };
-        if !record.has(super::record::flag::HASHED) {
+        if !self.records.get(slot.0 as usize).is_some_and(|r| r.has(flag::HASHED)) {
             return false;
         }
-        for direction in [Direction::Request, Direction::Reply] {
-            self.leave(&record.key(direction), word(slot, direction));
+        let hashes = self.prefetch_flows(slot);
+        self.remove_prefetched(slot, hashes);
+        true
+    }
+
+    /// As [`ConnTable::remove`] of a connection that is there and whose [`ConnTable::prefetch_flows`] said `hashes`.
+    pub fn remove_prefetched(&mut self, slot: Slot, hashes: [u64; 2]) {
+        self.leave(hashes[0], word(slot, Direction::Request));
+        if !self.waiting.take(slot.0) {
+            self.leave(hashes[1], word(slot, Direction::Reply));
         }
         let place = &mut self.records[slot.0 as usize];
         place.set_hashed(false);
         place.next = self.free;
         self.free = slot.0;
         self.len -= 1;
-        self.changes = self.changes.wrapping_add(1);
-        true
+        self.changed();
     }
 
     /// The record at `slot`. Hot.
@@ -329,7 +389,7 @@ impl<H: HashFlow> ConnTable<H> {
     /// the whole dump is seen exactly once.
     pub fn used(&self, window: Range<u32>) -> impl Iterator<Item = Slot> {
         let end = window.end.min(self.fresh);
-        let used = |&slot: &u32| self.records[slot as usize].has(super::record::flag::HASHED);
+        let used = |&slot: &u32| self.records[slot as usize].has(flag::HASHED);
         (window.start..end).filter(used).map(Slot)
     }
 
@@ -337,103 +397,6 @@ impl<H: HashFlow> ConnTable<H> {
     #[cfg(test)]
     pub(super) fn total_passed(&self) -> u64 {
         self.buckets.iter().map(|bucket| u64::from(bucket.passed())).sum()
-    }
-
-    /// Puts an entry for `key` into the index. There is room: the index has 1 / 0.7 times the
-    /// entries that all records need.
-    fn enter(&mut self, key: &FlowKey, word: u32) {
-        let hash = self.hash(key);
-        let tag = tag(hash);
-        // `carried` is the entry still to be placed. Up to the first free place it changes places
-        // with each equal one that must come after it, which moves them all back by one.
-        let mut carried = word;
-        let mut at = self.home(hash);
-        let free = loop {
-            let vacant = self.buckets[at].matches(0);
-            let end = vacant.trailing_zeros();
-            let mut mask = self.buckets[at].matches(tag) & below(end);
-            while mask != 0 {
-                let entry = mask.trailing_zeros() as usize & ENTRIES;
-                let there = self.buckets[at].slots[entry];
-                if self.shows(there, key) && goes_before(carried, there) {
-                    self.buckets[at].slots[entry] = carried;
-                    carried = there;
-                }
-                mask &= mask - 1;
-            }
-            if vacant != 0 {
-                break Place { bucket: at, entry: end as usize & ENTRIES };
-            }
-            self.buckets[at].tags[ENTRIES] += 1;
-            at = self.after(at);
-        };
-        self.buckets[free.bucket].tags[free.entry] = tag;
-        self.buckets[free.bucket].slots[free.entry] = carried;
-        if carried == word && direction(word) == Direction::Request {
-            self.let_replies_pass(key, tag, free);
-        }
-    }
-
-    /// Moves the request at `place` behind the replies of the same flow that come later in the scan:
-    /// the free place it got may have been before them.
-    fn let_replies_pass(&mut self, key: &FlowKey, tag: u32, mut place: Place) {
-        let mut at = place.bucket;
-        let mut mask = self.buckets[at].matches(tag) & !below(place.entry as u32 + 1);
-        for _ in 0..self.buckets.len() {
-            while mask != 0 {
-                let entry = mask.trailing_zeros() as usize & ENTRIES;
-                let there = self.buckets[at].slots[entry];
-                if self.shows(there, key) {
-                    if direction(there) == Direction::Request {
-                        return;
-                    }
-                    self.buckets[at].slots[entry] = self.buckets[place.bucket].slots[place.entry];
-                    self.buckets[place.bucket].slots[place.entry] = there;
-                    place = Place { bucket: at, entry };
-                }
-                mask &= mask - 1;
-            }
-            if self.buckets[at].passed() == 0 {
-                return;
-            }
-            at = self.after(at);
-            mask = self.buckets[at].matches(tag);
-        }
-    }
-
-    /// Takes the entry `word` of `key` out of the index.
-    fn leave(&mut self, key: &FlowKey, word: u32) {
-        let hash = self.hash(key);
-        let home = self.home(hash);
-        let Some(found) = self.place_of(home, tag(hash), word) else {
-            return;
-        };
-        self.buckets[found.bucket].tags[found.entry] = 0;
-        let mut at = home;
-        while at != found.bucket {
-            self.buckets[at].tags[ENTRIES] -= 1;
-            at = self.after(at);
-        }
-    }
-
-    fn place_of(&self, home: usize, tag: u32, word: u32) -> Option<Place> {
-        let mut at = home;
-        for _ in 0..self.buckets.len() {
-            let bucket = &self.buckets[at];
-            let mut mask = bucket.matches(tag);
-            while mask != 0 {
-                let entry = mask.trailing_zeros() as usize & ENTRIES;
-                if bucket.slots[entry] == word {
-                    return Some(Place { bucket: at, entry });
-                }
-                mask &= mask - 1;
-            }
-            if bucket.passed() == 0 {
-                return None;
-            }
-            at = self.after(at);
-        }
-        None
     }
 
     /// Home bucket: the lower half of the hash, scaled to the number of buckets.
@@ -471,15 +434,4 @@ fn word(slot: Slot, direction: Direction) -> u32 {
 #[inline(always)]
 fn direction(word: u32) -> Direction {
     if word & REPLY == 0 { Direction::Request } else { Direction::Reply }
-}
-
-/// Of two entries of the same flow, does the newer one `new` belong before `old`?
-fn goes_before(new: u32, old: u32) -> bool {
-    direction(new) == Direction::Reply || direction(old) == Direction::Request
-}
-
-/// The bits below `bit`.
-#[inline(always)]
-fn below(bit: u32) -> u32 {
-    1u32.checked_shl(bit).map_or(u32::MAX, |b| b - 1)
 }

@@ -154,6 +154,19 @@ impl NeighTable {
         }
     }
 
+    /// As [`NeighTable::reach`] for a new connection: the neighbour is in use. Worker.
+    #[inline(always)]
+    pub fn reach_used(&self, hop: Hop, now_ns: u64) -> Reach {
+        let reach = self.reach(hop);
+        if reach != Reach::Gone {
+            let (used_s, now_s) = (&self.cells[hop.cell()].used_s, seconds(now_ns));
+            if used_s.load(Relaxed) != now_s {
+                used_s.store(now_s, Relaxed);
+            }
+        }
+        reach
+    }
+
     /// The neighbour `addr` on `port`, made if it is new; `None` when its window of the table is full. Slow path.
     pub fn find(&self, port: PortIndex, addr: Ipv4Addr, now_ns: u64) -> Option<Hop> {
         let key = key(port, addr);

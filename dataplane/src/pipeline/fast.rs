@@ -33,7 +33,7 @@ impl<B: PacketBuf> Core<B> {
         conn.in_pkts = conn.in_pkts.wrapping_add(1);
         let timeout = step(conn, &self.dests, cx, meta, Direction::Request);
         let sooner = conn.touch(cx.tick, timeout);
-        let ready = ready_request(conn, &self.neigh, cx, buf, meta);
+        let ready = ready_request(conn, &self.dests[conn.dest], &self.neigh, cx, buf, meta);
         if sooner {
             self.conns.rearm(slot);
         }

@@ -3,11 +3,13 @@
 use std::net::Ipv4Addr;
 
 use crate::conn::{Direction, Record, flag};
+use crate::dest::DestState;
 use crate::io::PacketBuf;
 use crate::neigh::{Hop, NeighTable, Reach};
 use crate::pipeline::Cx;
 use crate::pipeline::answer::Refusal;
 use crate::pipeline::parse::Meta;
+use crate::route::NextHop;
 use crate::verdict::DropReason;
 use crate::wire::checksum::{self, TTL_DECREMENT};
 use crate::wire::icmp::Problem;
@@ -30,12 +32,16 @@ enum End {
 #[inline(always)]
 pub(super) fn ready_request<B: PacketBuf>(
     conn: &mut Record,
+    dest: &DestState,
     neigh: &NeighTable,
     cx: &Cx<'_>,
     buf: &mut B,
     meta: &Meta,
 ) -> Result<(Hop, Reach), Refusal> {
-    let to = next_hop(conn, neigh, cx, Direction::Request)?;
+    let to = match cached(neigh, cx, conn.route_gen, conn.fwd_hop) {
+        Some(to) => to,
+        None => find_server(conn, dest, neigh, cx)?,
+    };
     let mtu = mtu_towards(cx, to.1);
     if meta.ttl <= 1 {
         return Err(Refusal::answered(DropReason::Ttl, Problem::TtlExceeded));
@@ -63,7 +69,10 @@ pub(super) fn ready_reply<B: PacketBuf>(
     if meta.ttl <= 1 {
         return Err(Refusal::answered(DropReason::Ttl, Problem::TtlExceeded));
     }
-    let to = next_hop(conn, neigh, cx, Direction::Reply)?;
+    let to = match cached(neigh, cx, conn.route_gen, conn.rev_hop) {
+        Some(to) => to,
+        None => find_client(conn, neigh, cx)?,
+    };
     let mtu = mtu_towards(cx, to.1);
     if meta.ip_len > mtu {
         return Err(too_long(buf, mtu));
@@ -73,55 +82,73 @@ pub(super) fn ready_reply<B: PacketBuf>(
     Ok(to)
 }
 
-/// The connection's next hop in that direction: cached in its record while routes and neighbour stay.
+/// A next hop that the connection remembers, while routes and neighbour stay.
 #[inline(always)]
-fn next_hop(
-    conn: &mut Record,
-    neigh: &NeighTable,
-    cx: &Cx<'_>,
-    direction: Direction,
-) -> Result<(Hop, Reach), Refusal> {
-    if conn.route_gen == cx.snap.net.generation {
-        let hop = Hop::from_bits(match direction {
-            Direction::Request => conn.fwd_hop,
-            Direction::Reply => conn.rev_hop,
-        });
-        let reach = neigh.reach(hop);
-        if reach != Reach::Gone {
-            return Ok((hop, reach));
-        }
+fn cached(neigh: &NeighTable, cx: &Cx<'_>, route_gen: u16, hop: u32) -> Option<(Hop, Reach)> {
+    if route_gen != cx.snap.net.generation {
+        return None;
     }
-    find_next_hop(conn, neigh, cx, direction)
+    let hop = Hop::from_bits(hop);
+    let reach = neigh.reach(hop);
+    (reach != Reach::Gone).then_some((hop, reach))
 }
 
-/// Looks the route up and remembers the neighbour.
-#[cold]
-fn find_next_hop(
+/// The next hop towards the connection's server: its destination remembers what an earlier connection found, so
+/// that a new one costs no route look-up.
+#[inline(never)]
+fn find_server(
     conn: &mut Record,
+    dest: &DestState,
     neigh: &NeighTable,
     cx: &Cx<'_>,
-    direction: Direction,
 ) -> Result<(Hop, Reach), Refusal> {
     let net = &cx.snap.net;
-    let tuple = conn.tuple();
-    let next = match direction {
-        Direction::Request if conn.method() == flag::NAT => net.route(Ipv4Addr::from_bits(tuple.daddr)),
+    let noted = dest.hop(net.generation, conn.method());
+    if let Some(hop) = noted
+        && let reach = neigh.reach_used(hop, cx.now_ns)
+        && reach != Reach::Gone
+    {
+        remember(conn, net.generation, Direction::Request, hop);
+        return Ok((hop, reach));
+    }
+    let server = Ipv4Addr::from_bits(conn.tuple().daddr);
+    let next = match conn.method() {
+        flag::NAT => net.route(server),
         // Direct routing hands the packet to the server itself, never to a router.
-        Direction::Request => net.route_on_link(Ipv4Addr::from_bits(tuple.daddr)),
-        Direction::Reply => net.route(Ipv4Addr::from_bits(tuple.caddr)),
+        _ => net.route_on_link(server),
     };
+    let to = neighbour(neigh, cx, next)?;
+    dest.note_hop(net.generation, conn.method(), to.0);
+    remember(conn, net.generation, Direction::Request, to.0);
+    Ok(to)
+}
+
+/// The next hop towards the connection's client, by its route.
+#[cold]
+fn find_client(conn: &mut Record, neigh: &NeighTable, cx: &Cx<'_>) -> Result<(Hop, Reach), Refusal> {
+    let net = &cx.snap.net;
+    let to = neighbour(neigh, cx, net.route(Ipv4Addr::from_bits(conn.tuple().caddr)))?;
+    remember(conn, net.generation, Direction::Reply, to.0);
+    Ok(to)
+}
+
+/// The neighbour behind a route.
+fn neighbour(neigh: &NeighTable, cx: &Cx<'_>, next: Option<NextHop>) -> Result<(Hop, Reach), Refusal> {
     let next = next.ok_or(Refusal::answered(DropReason::NoRoute, Problem::HostUnreachable))?;
     let hop = neigh.find(next.port, next.addr, cx.now_ns);
     let hop = hop.ok_or(Refusal::silent(DropReason::NeighFull))?;
-    if conn.route_gen != net.generation {
-        conn.route_gen = net.generation;
+    Ok((hop, neigh.reach(hop)))
+}
+
+fn remember(conn: &mut Record, generation: u16, direction: Direction, hop: Hop) {
+    if conn.route_gen != generation {
+        conn.route_gen = generation;
         (conn.fwd_hop, conn.rev_hop) = (Hop::NONE.bits(), Hop::NONE.bits());
     }
     match direction {
         Direction::Request => conn.fwd_hop = hop.bits(),
         Direction::Reply => conn.rev_hop = hop.bits(),
     }
-    Ok((hop, neigh.reach(hop)))
 }
 
 /// MTU of the link to `reach`, bytes.

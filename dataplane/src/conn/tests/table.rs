@@ -43,6 +43,7 @@ enum Step {
     Remove(usize),
     /// Removes a slot that may be free.
     RemoveSlot(u32),
+    Settle,
 }
 
 /// Endpoints from a handful of values, so that flows meet: equal ones, and one's reply as another's
@@ -63,6 +64,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         6 => any_record().prop_map(Step::Insert),
         4 => any::<usize>().prop_map(Step::Remove),
         1 => (0u32..40).prop_map(Step::RemoveSlot),
+        2 => Just(Step::Settle),
     ]
 }
 
@@ -96,6 +98,7 @@ fn run<H: HashFlow>(max: usize, hasher: H, steps: Vec<Step>) -> Result<(), TestC
             })
             .collect();
         match step {
+            Step::Settle => table.settle(),
             Step::Insert(record) => match table.insert(record) {
                 Ok(slot) => {
                     prop_assert!(model.conns.iter().all(|&(used, _)| used != slot));
