@@ -26,6 +26,10 @@ pub(crate) trait Settings {
     fn read(section: &Section) -> Self;
     /// Keys with their TOML values, in the order of the table.
     fn values(&self) -> Vec<(&'static str, Option<String>)>;
+    /// Gives one key another value; `value` has passed the key's row.
+    fn set(&mut self, name: &str, value: Option<&Value>);
+    /// These settings, with `to`'s for each key in which `from` and `to` differ.
+    fn edited(&self, from: &Self, to: &Self) -> Self;
 }
 
 /// Implements [`Settings`] for a struct: table, then the fields.
@@ -38,6 +42,17 @@ macro_rules! settings {
             }
             fn values(&self) -> Vec<(&'static str, Option<String>)> {
                 vec![$((stringify!($field), Field::toml(&self.$field)),)*]
+            }
+            fn set(&mut self, name: &str, value: Option<&Value>) {
+                match name {
+                    $(stringify!($field) => self.$field = Field::read(value),)*
+                    _ => unreachable!("callers name keys of the table"),
+                }
+            }
+            fn edited(&self, from: &Self, to: &Self) -> Self {
+                Self {
+                    $($field: if from.$field == to.$field { &self.$field } else { &to.$field }.clone(),)*
+                }
             }
         }
     };
@@ -53,10 +68,10 @@ settings!(Timeouts, "timeouts",
     tcp tcpfin udp synsent synrecv timewait close closewait lastack listen synack
 );
 settings!(Knobs, "sysctl",
-    am_droprate amemthresh backup_only cache_bypass conn_reuse_mode conntrack drop_entry drop_packet
+    am_droprate amemthresh backup_only cache_bypass conn_lfactor conn_reuse_mode conntrack drop_entry drop_packet
     expire_nodest_conn expire_quiescent_template ignore_tunneled lblc_expiration lblcr_expiration
     nat_icmp_send pmtu_disc schedule_icmp secure_tcp sloppy_sctp sloppy_tcp snat_reroute
-    sync_persist_mode sync_ports sync_qlen_max sync_refresh_period sync_retries sync_sock_size
+    svc_lfactor sync_persist_mode sync_ports sync_qlen_max sync_refresh_period sync_retries sync_sock_size
     sync_threshold sync_version
 );
 settings!(Estimators, "estimators", est_cpulist est_nice run_estimation est_load);

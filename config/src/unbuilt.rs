@@ -2,7 +2,7 @@
 
 use crate::field::Settings;
 use crate::keys;
-use crate::valid::Valid;
+use crate::valid::{Estimators, Knobs, Valid};
 
 impl Valid {
     /// Settings that are accepted and have no effect yet, one text each: `sysctl.conntrack = 1`,
@@ -22,13 +22,26 @@ impl Valid {
 
     /// Those of them that are settings of the whole, no service's.
     pub fn unbuilt_settings(&self) -> Vec<String> {
-        let mut list = Vec::new();
-        settings(self.workers(), &mut list);
-        settings(self.estimators(), &mut list);
-        settings(self.connections(), &mut list);
-        settings(self.knobs(), &mut list);
+        let mut list = self.unbuilt_at_boot();
+        list.extend(unbuilt_knobs(self.knobs(), self.estimators()));
         list
     }
+
+    /// Those of them that only a restart changes.
+    pub fn unbuilt_at_boot(&self) -> Vec<String> {
+        let mut list = Vec::new();
+        settings(self.workers(), &mut list);
+        settings(self.connections(), &mut list);
+        list
+    }
+}
+
+/// Settings of `[sysctl]` and `[estimators]` that are accepted and have no effect yet, as [`Valid::unbuilt`].
+pub fn unbuilt_knobs(knobs: &Knobs, estimators: &Estimators) -> Vec<String> {
+    let mut list = Vec::new();
+    settings(knobs, &mut list);
+    settings(estimators, &mut list);
+    list
 }
 
 fn settings<S: Settings>(settings: &S, list: &mut Vec<String>) {

@@ -331,8 +331,13 @@ fn parse_cpus(text: &str) -> Result<Vec<usize>, String> {
 
 /// The kernel's rule for `sync_threshold`: both from 0, the first below the second unless that is 0.
 fn parse_threshold(text: &str) -> Option<Value> {
-    let mut numbers = text.split_ascii_whitespace().map(|n| n.parse::<i32>().ok().filter(|n| *n >= 0));
+    let mut numbers = text.split_ascii_whitespace().map(|n| n.parse::<i32>().ok());
     let (first, second) = (numbers.next()??, numbers.next()??);
-    let good = numbers.next().is_none() && (second == 0 || first < second);
+    let good = numbers.next().is_none() && is_threshold(first, second);
     good.then_some(Value::Threshold(first, second))
+}
+
+/// Whether the two are a threshold and its period.
+pub(crate) fn is_threshold(first: i32, period: i32) -> bool {
+    first >= 0 && period >= 0 && (period == 0 || first < period)
 }

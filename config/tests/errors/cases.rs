@@ -553,7 +553,7 @@ weir: sysctl.est_nice: unknown key
   weir.toml:17
     est_nice = 1
     ^^^^^^^^
-  expected a key of [sysctl]: am_droprate, amemthresh, backup_only, cache_bypass, conn_reuse_mode, conntrack, drop_entry, drop_packet, expire_nodest_conn, expire_quiescent_template, ignore_tunneled, lblc_expiration, lblcr_expiration, nat_icmp_send, pmtu_disc, schedule_icmp, secure_tcp, sloppy_sctp, sloppy_tcp, snat_reroute, sync_persist_mode, sync_ports, sync_qlen_max, sync_refresh_period, sync_retries, sync_sock_size, sync_threshold, sync_version
+  expected a key of [sysctl]: am_droprate, amemthresh, backup_only, cache_bypass, conn_lfactor, conn_reuse_mode, conntrack, drop_entry, drop_packet, expire_nodest_conn, expire_quiescent_template, ignore_tunneled, lblc_expiration, lblcr_expiration, nat_icmp_send, pmtu_disc, schedule_icmp, secure_tcp, sloppy_sctp, sloppy_tcp, snat_reroute, svc_lfactor, sync_persist_mode, sync_ports, sync_qlen_max, sync_refresh_period, sync_retries, sync_sock_size, sync_threshold, sync_version
   help: est_nice is a key of [estimators]
 "#,
     ),
