@@ -8,6 +8,8 @@ use thiserror::Error;
 
 use crate::field::{Settings, cpu_list};
 use crate::keys::{self, Key, Kind};
+use crate::plan::Change;
+use crate::unbuilt::unbuilt_knobs;
 use crate::valid::{Estimators, Knobs, Valid};
 use crate::value::{Value, is_threshold};
 
@@ -131,13 +133,28 @@ impl Tunables {
         Ok(())
     }
 
-    /// These values, with `to`'s for each knob in which `from` and `to` differ: a file's change on top of what runs.
-    #[must_use]
-    pub fn edited(&self, from: &Tunables, to: &Tunables) -> Tunables {
-        Tunables {
-            knobs: self.knobs.edited(&from.knobs, &to.knobs),
-            estimators: self.estimators.edited(&from.estimators, &to.estimators),
-        }
+    /// Takes over what a file's `[sysctl]` changed from one version to the next; the rest stays as it runs.
+    pub fn edit_knobs(&mut self, from: &Knobs, to: &Knobs) {
+        self.knobs = self.knobs.edited(from, to);
+    }
+
+    /// The same for `[estimators]`.
+    pub fn edit_estimators(&mut self, from: &Estimators, to: &Estimators) {
+        self.estimators = self.estimators.edited(from, to);
+    }
+
+    /// What has to change to come from these values to `to`.
+    pub fn changes(&self, to: &Tunables) -> Vec<Change> {
+        let (old, new) = (&self.knobs, &to.knobs);
+        let knobs = (old != new).then(|| Change::SetKnobs { from: old.clone(), to: new.clone() });
+        let (old, new) = (&self.estimators, &to.estimators);
+        let estimators = (old != new).then(|| Change::SetEstimators { from: old.clone(), to: new.clone() });
+        knobs.into_iter().chain(estimators).collect()
+    }
+
+    /// Knobs and settings of `[estimators]` that are set and have no effect yet: `sysctl.conntrack = 1`.
+    pub fn unbuilt(&self) -> Vec<String> {
+        unbuilt_knobs(&self.knobs, &self.estimators)
     }
 
     /// One number leaves the second as it is.

@@ -46,7 +46,6 @@ mod walk;
 pub use error::{Errors, Problem};
 pub use plan::{Change, Plan, plan};
 pub use types::*;
-pub use unbuilt::unbuilt_knobs;
 pub use valid::*;
 
 /// The configuration in `text`, or everything that is wrong with it. `file` is the name errors say it has.

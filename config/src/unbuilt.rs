@@ -37,7 +37,7 @@ impl Valid {
 }
 
 /// Settings of `[sysctl]` and `[estimators]` that are accepted and have no effect yet, as [`Valid::unbuilt`].
-pub fn unbuilt_knobs(knobs: &Knobs, estimators: &Estimators) -> Vec<String> {
+pub(crate) fn unbuilt_knobs(knobs: &Knobs, estimators: &Estimators) -> Vec<String> {
     let mut list = Vec::new();
     settings(knobs, &mut list);
     settings(estimators, &mut list);

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::show::proc::NAMES as PROC_NAMES;
+
 /// Environment variable that names the control socket.
 pub const SOCKET_VARIABLE: &str = "WEIR_SOCKET";
 /// Control socket when neither option nor variable names one.
@@ -43,6 +45,18 @@ pub enum Command {
     /// List connections
     #[command(after_help = "Example:\n  weir conns --service tcp:198.51.100.1:80 --state ESTABLISHED")]
     Conns(ConnsArgs),
+    /// Show and set the knobs of net.ipv4.vs, by the kernel's names
+    #[command(
+        after_help = "Values are read and refused as the kernel's files do it. A reload of the configuration \
+        changes only knobs whose own line changed.\n\n\
+        Example:\n  weir sysctl conn_reuse_mode=0"
+    )]
+    Sysctl(SysctlArgs),
+    /// Print a text of /proc/net as the kernel's IPVS would
+    #[command(
+        after_help = "Rows for each CPU are rows for each worker.\n\nExample:\n  weir proc ip_vs_stats"
+    )]
+    Proc(ProcArgs),
     /// Run the packets of a capture through a configuration
     #[command(after_help = "The same packets give the same result every time: the clock is the capture's. \
         A frame comes in on the port whose MAC address it is for: `mac` in [[port]], \
@@ -168,6 +182,28 @@ pub struct ConnsArgs {
     /// Socket and form.
     #[command(flatten)]
     pub reading: Reading,
+}
+
+/// `weir sysctl`.
+#[derive(Debug, Args)]
+pub struct SysctlArgs {
+    /// Knobs to show, or to set first; all when none is named
+    #[arg(value_name = "NAME[=VALUE]")]
+    pub knobs: Vec<String>,
+    /// Socket and form.
+    #[command(flatten)]
+    pub reading: Reading,
+}
+
+/// `weir proc`.
+#[derive(Debug, Args)]
+pub struct ProcArgs {
+    /// The text
+    #[arg(value_parser = PROC_NAMES)]
+    pub name: String,
+    /// Control socket of the daemon [default: WEIR_SOCKET, else /run/weir/weir.sock]
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
 }
 
 /// `weir replay`.

@@ -4,6 +4,7 @@
 //! text. With `--watch` the same is printed again and again: over the old text on a terminal, below it
 //! elsewhere.
 
+use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -13,13 +14,15 @@ use serde_json::json;
 
 use crate::api::client::Client;
 use crate::api::codec::{ConnFilterText, Request};
-use crate::api::rows::{ConnRow, DestRow, DropRow, ListRow, ServiceRow, StatusRow};
-use crate::args::{ConnsArgs, DropsArgs, ListArgs, Reading, StatusArgs, Watch};
+use crate::api::rows::{ConnRow, DestRow, DropRow, KnobRow, ListRow, ServiceRow, StatusRow};
+use crate::args::{
+    ConnsArgs, DropsArgs, ListArgs, ProcArgs, Reading, StatusArgs, SysctlArgs, Watch, socket_path,
+};
 use crate::conn_filter::ConnFilter;
 use crate::failure::Failure;
 use crate::show::listing::{Columns, Listing};
 use crate::show::status::Status;
-use crate::show::{conns, drops};
+use crate::show::{conns, drops, knobs};
 
 /// Clears a terminal and goes to its first line (ECMA-48 ED, CUP).
 const CLEAR: &str = "\x1b[2J\x1b[H";
@@ -91,6 +94,42 @@ pub fn conns(args: &ConnsArgs) -> Result<(), Failure> {
         printed.write(&mut out, "\n]}\n")?;
     }
     printed.flush(&mut out)
+}
+
+/// `weir sysctl`. What is set is set in order, up to the first that is refused, and shown.
+pub fn sysctl(args: &SysctlArgs) -> Result<(), Failure> {
+    let mut client = Client::connect(&args.reading.socket_path())?;
+    let mut rows = Vec::new();
+    for word in &args.knobs {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name.trim(), Some(value.trim())),
+            None => (word.trim(), None),
+        };
+        if let Some(value) = value {
+            client.order(&Request::SysctlSet { name: name.to_owned(), text: value.to_owned() })?;
+        }
+        rows.extend(client.collect::<KnobRow>(&Request::SysctlGet { name: Some(name.to_owned()) })?);
+    }
+    if args.knobs.is_empty() {
+        rows = client.collect(&Request::SysctlGet { name: None })?;
+    }
+    let text = if args.reading.json { pretty(&json!({ "knobs": rows })) } else { knobs::listing(&rows) };
+    let mut out = io::stdout().lock();
+    let mut printed = Printed::default();
+    printed.write(&mut out, &text)?;
+    printed.flush(&mut out)
+}
+
+/// `weir proc`. Printed as it comes: there may be millions of lines.
+pub fn proc(args: &ProcArgs) -> Result<(), Failure> {
+    let mut client = Client::connect(&socket_path(args.socket.as_deref()))?;
+    let mut file = File::from(client.open(&format!("net/{}", args.name), false)?);
+    let mut out = io::stdout().lock();
+    match io::copy(&mut file, &mut out).and_then(|_| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure::run("stdout", error)),
+        Ok(()) => Ok(()),
+    }
 }
 
 /// Prints what `text` makes of the daemon's answer, once or every so many seconds.

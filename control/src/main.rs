@@ -34,6 +34,8 @@ fn run() -> Exit {
         Command::Drops(args) => control::commands::drops(args),
         Command::List(args) => control::commands::list(args),
         Command::Conns(args) => control::commands::conns(args),
+        Command::Sysctl(args) => control::commands::sysctl(args),
+        Command::Proc(args) => control::commands::proc(args),
         Command::Exec(args) => Err(control::exec::exec(args)),
     };
     match result {

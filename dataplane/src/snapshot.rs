@@ -56,7 +56,7 @@ pub struct Knobs {
     pub secure_tcp: i32,
     /// 0 off, 3 on, 1 and 2 on while memory is low.
     pub drop_packet: i32,
-    /// Every so many-th new connection is refused while `drop_packet` is 3.
+    /// Every so many-th new connection is refused while `drop_packet` is 3; 0 none.
     pub am_droprate: u32,
     /// Stray packets of NAT destinations are answered with port unreachable.
     pub nat_icmp_send: bool,

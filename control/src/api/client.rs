@@ -1,13 +1,15 @@
 //! The commands' end of the control socket: one request, its rows, blocking.
 
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{RecvFlags, SendFlags, SocketFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketFlags};
 use serde::de::DeserializeOwned;
 
 use super::codec::{self, Refusal, Reply, Request};
@@ -99,6 +101,47 @@ impl Client {
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(rows)
+    }
+
+    /// Has the daemon do something that has no answer but "done".
+    ///
+    /// # Errors
+    /// As [`Client::rows`].
+    pub fn order(&mut self, request: &Request) -> Result<(), Failure> {
+        self.collect::<()>(request).map(drop)
+    }
+
+    /// Opens a file of the kernel's /proc as the daemon has it: to read its text, or to write values of a knob.
+    ///
+    /// # Errors
+    /// As [`Client::rows`].
+    pub fn open(&mut self, name: &str, write: bool) -> Result<OwnedFd, Failure> {
+        self.sequence += 1;
+        let request =
+            codec::encode_request(self.sequence, &Request::TextOpen { name: name.to_owned(), write });
+        rustix::net::send(&self.fd, &request, SendFlags::NOSIGNAL).map_err(|error| self.lost(error))?;
+        let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let received = retry_on_intr(|| {
+            let vector = &mut [IoSliceMut::new(&mut buffer)];
+            rustix::net::recvmsg(&self.fd, vector, &mut control, RecvFlags::CMSG_CLOEXEC)
+        })
+        .map_err(|error| self.lost(error))?;
+        if received.bytes == 0 {
+            return Err(self.lost(Errno::CONNRESET));
+        }
+        let replies = Reply::split(&buffer[..received.bytes]).map_err(|error| self.not_understood(&error))?;
+        for (_, reply) in replies {
+            if let Reply::Refused(refusal) = reply {
+                return Err(refused(refusal));
+            }
+        }
+        let file = control.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+            _ => None,
+        });
+        file.ok_or_else(|| self.not_understood(&"no file came along"))
     }
 
     fn lost(&self, error: Errno) -> Failure {

@@ -26,7 +26,7 @@ use netlink_packet_core::{
 use netlink_packet_generic::GenlMessage;
 use rustix::io::Errno;
 
-use body::{Attribute, Body, text_attribute};
+use body::{Attribute, Body, number_attribute, text_attribute};
 
 /// Message type of the family: the number below that of the IPVS family, which is the highest legal one.
 pub const FAMILY_ID: u16 = 0x3fe;
@@ -49,14 +49,30 @@ mod attr {
     pub const DEST: u16 = 4;
     pub const STATE: u16 = 5;
     pub const ALL: u16 = 6;
+    pub const NAME: u16 = 7;
+    pub const TEXT: u16 = 8;
+    pub const MODE: u16 = 9;
+    pub const NUMBER: u16 = 10;
+    pub const DATA: u16 = 11;
+    pub const LENGTH: u16 = 12;
 }
 
-/// Command numbers of the family. 2 to 15 are free for the socket options and texts of the IPVS interface.
+/// Command numbers of the family. 2 to 15 are the socket options, texts and knobs of the IPVS interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Command {
     /// Who serves: name, version, protocol version, the caller's rights. One row.
     Hello = 1,
+    /// Old socket option, set. Acknowledged.
+    OptionSet = 2,
+    /// Old socket option, read. Acknowledged with a file that holds the answer.
+    OptionGet = 3,
+    /// A file of the kernel's /proc. Acknowledged with the opened file.
+    TextOpen = 4,
+    /// The rows of `weir sysctl`.
+    SysctlGet = 5,
+    /// Sets a knob. Acknowledged.
+    SysctlSet = 6,
     /// The rows of `weir status`.
     Status = 16,
     /// The rows of `weir drops`.
@@ -68,12 +84,24 @@ pub enum Command {
 }
 
 impl Command {
-    const ALL: [Command; 5] =
-        [Command::Hello, Command::Status, Command::Drops, Command::List, Command::Conns];
+    const ALL: [Command; 10] = [
+        Command::Hello,
+        Command::OptionSet,
+        Command::OptionGet,
+        Command::TextOpen,
+        Command::SysctlGet,
+        Command::SysctlSet,
+        Command::Status,
+        Command::Drops,
+        Command::List,
+        Command::Conns,
+    ];
 
-    /// Whether the answer is a listing, closed by an end message, rather than one row and an acknowledgement.
+    /// Whether the answer is a listing, closed by an end message, rather than at most one row and an
+    /// acknowledgement.
     pub fn is_listing(self) -> bool {
-        self != Command::Hello
+        use Command::{Hello, OptionGet, OptionSet, SysctlSet, TextOpen};
+        !matches!(self, Hello | OptionSet | OptionGet | TextOpen | SysctlSet)
     }
 
     fn from_number(number: u8) -> Option<Command> {
@@ -86,6 +114,41 @@ impl Command {
 pub enum Request {
     /// Who serves.
     Hello,
+    /// Sets an old socket option of IPVS.
+    OptionSet {
+        /// Number of the option, from 1152.
+        number: u32,
+        /// Its structure.
+        data: Vec<u8>,
+    },
+    /// Reads an old socket option of IPVS.
+    OptionGet {
+        /// Number of the option, from 1152.
+        number: u32,
+        /// Room for the answer, bytes.
+        length: u32,
+        /// The beginning of what is in that room: it may say which object.
+        data: Vec<u8>,
+    },
+    /// Opens a file of the kernel's /proc.
+    TextOpen {
+        /// Its name: `net/ip_vs`, `sys/conntrack`.
+        name: String,
+        /// To write it: each write is a value.
+        write: bool,
+    },
+    /// One knob, or all.
+    SysctlGet {
+        /// Its name, with or without `net.ipv4.vs.`.
+        name: Option<String>,
+    },
+    /// Sets a knob.
+    SysctlSet {
+        /// Its name, with or without `net.ipv4.vs.`.
+        name: String,
+        /// The value, as it is written to the kernel's file.
+        text: String,
+    },
     /// State of the daemon.
     Status,
     /// Drop reasons; `all` with those that never happened.
@@ -117,6 +180,11 @@ impl Request {
     pub fn command(&self) -> Command {
         match self {
             Request::Hello => Command::Hello,
+            Request::OptionSet { .. } => Command::OptionSet,
+            Request::OptionGet { .. } => Command::OptionGet,
+            Request::TextOpen { .. } => Command::TextOpen,
+            Request::SysctlGet { .. } => Command::SysctlGet,
+            Request::SysctlSet { .. } => Command::SysctlSet,
             Request::Status => Command::Status,
             Request::Drops { .. } => Command::Drops,
             Request::List => Command::List,
@@ -128,6 +196,21 @@ impl Request {
         match self {
             Request::Hello | Request::Status | Request::List | Request::Drops { all: false } => Vec::new(),
             Request::Drops { all: true } => vec![Attribute::new(attr::ALL, Vec::new())],
+            Request::OptionSet { number, data } => {
+                vec![number_attribute(attr::NUMBER, *number), Attribute::new(attr::DATA, data.clone())]
+            }
+            Request::OptionGet { number, length, data } => vec![
+                number_attribute(attr::NUMBER, *number),
+                number_attribute(attr::LENGTH, *length),
+                Attribute::new(attr::DATA, data.clone()),
+            ],
+            Request::TextOpen { name, write } => {
+                vec![text_attribute(attr::NAME, name), number_attribute(attr::MODE, (*write).into())]
+            }
+            Request::SysctlGet { name } => name.iter().map(|name| text_attribute(attr::NAME, name)).collect(),
+            Request::SysctlSet { name, text } => {
+                vec![text_attribute(attr::NAME, name), text_attribute(attr::TEXT, text)]
+            }
             Request::Conns(filter) => [
                 (attr::CLIENT, &filter.client),
                 (attr::SERVICE, &filter.service),
@@ -145,6 +228,24 @@ impl Request {
             .ok_or_else(|| Refusal::new(Errno::OPNOTSUPP, format!("unknown command {}", body.command)))?;
         Ok(match command {
             Command::Hello => Request::Hello,
+            Command::OptionSet => Request::OptionSet {
+                number: body.number(attr::NUMBER, "number")?,
+                data: body.find(attr::DATA).unwrap_or_default().to_vec(),
+            },
+            Command::OptionGet => Request::OptionGet {
+                number: body.number(attr::NUMBER, "number")?,
+                length: body.number(attr::LENGTH, "length")?,
+                data: body.find(attr::DATA).unwrap_or_default().to_vec(),
+            },
+            Command::TextOpen => Request::TextOpen {
+                name: body.required_text(attr::NAME, "name")?,
+                write: body.number(attr::MODE, "mode")? != 0,
+            },
+            Command::SysctlGet => Request::SysctlGet { name: body.text(attr::NAME, "name")? },
+            Command::SysctlSet => Request::SysctlSet {
+                name: body.required_text(attr::NAME, "name")?,
+                text: body.required_text(attr::TEXT, "text")?,
+            },
             Command::Status => Request::Status,
             Command::List => Request::List,
             Command::Drops => Request::Drops { all: body.find(attr::ALL).is_some() },

@@ -10,3 +10,4 @@ pub mod listener;
 pub mod rows;
 pub mod server;
 pub mod session;
+pub mod text;

@@ -24,6 +24,25 @@ pub struct HelloRow {
     pub rights: String,
 }
 
+/// A row of `weir sysctl`: one knob of `net.ipv4.vs`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KnobRow {
+    /// Name, without `net.ipv4.vs.`.
+    pub name: String,
+    /// Value that runs, as a program reads it.
+    pub value: String,
+    /// Value while nobody has said anything.
+    pub default: String,
+    /// What it accepts.
+    pub accepts: String,
+    /// Unit of the value; empty if it has none.
+    pub unit: String,
+    /// What it does.
+    pub sentence: String,
+    /// Whether this version acts on it.
+    pub in_effect: bool,
+}
+
 /// A row of `weir status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "row", rename_all = "lowercase")]

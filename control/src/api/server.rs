@@ -16,6 +16,7 @@ use rustix::event::{PollFd, PollFlags};
 use super::codec::{Incoming, Refusal, Request};
 use super::listener::Listener;
 use super::session::Session;
+use super::text::{OPEN_MAX, Open};
 use crate::failure::Failure;
 use crate::ipvs;
 
@@ -60,13 +61,42 @@ impl<I: Iterator<Item = Vec<u8>>> Rows for I {
     }
 }
 
+/// What a request comes to.
+pub enum Outcome {
+    /// Rows, sent as the client takes them.
+    Rows(Box<dyn Rows>),
+    /// It is done; nothing but the acknowledgement.
+    Done,
+    /// A text, handed over as a file.
+    Text(Vec<u8>),
+    /// Lines of a text, handed over as a file that is filled as it is read.
+    Stream(Box<dyn Rows>),
+    /// The knob of this name, handed over as a file to write values to.
+    Knob(String),
+}
+
+impl std::fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Outcome::Rows(_) => "Rows",
+            Outcome::Done => "Done",
+            Outcome::Text(_) => "Text",
+            Outcome::Stream(_) => "Stream",
+            Outcome::Knob(_) => "Knob",
+        })
+    }
+}
+
 /// What the daemon does with a request.
 pub trait Handler {
-    /// The answer's rows. Runs on the control thread and must not block.
+    /// Carries out the request. Runs on the control thread and must not block.
     ///
     /// # Errors
     /// The request is refused.
-    fn answer(&mut self, request: Request, peer: Peer) -> Result<Box<dyn Rows>, Refusal>;
+    fn answer(&mut self, request: Request, peer: Peer) -> Result<Outcome, Refusal>;
+
+    /// Takes a value that was written to a knob's file. Nobody waits for the result.
+    fn write_knob(&mut self, knob: &str, value: &str, peer: Peer);
 
     /// Answers to messages of the IPVS family that came in one datagram, in order; what they change is in force
     /// when this returns. Runs on the control thread.
@@ -78,6 +108,8 @@ pub trait Handler {
 pub struct Server {
     listener: Listener,
     clients: Vec<Session>,
+    /// Files that clients have open.
+    open: Vec<Open>,
 }
 
 impl Server {
@@ -86,18 +118,21 @@ impl Server {
     /// # Errors
     /// As [`Listener::open`].
     pub fn open(path: &Path) -> Result<Server, Failure> {
-        Ok(Server { listener: Listener::open(path)?, clients: Vec::new() })
+        Ok(Server { listener: Listener::open(path)?, clients: Vec::new(), open: Vec::new() })
     }
 
     /// Descriptors to poll, the listener first; [`Server::serve`] takes the results in the same order.
     pub fn interests(&self) -> Vec<PollFd<'_>> {
         let listener = PollFd::new(&self.listener, PollFlags::IN);
-        std::iter::once(listener).chain(self.clients.iter().map(|c| PollFd::new(c, c.interest()))).collect()
+        let clients = self.clients.iter().map(|c| PollFd::new(c, c.interest()));
+        let open = self.open.iter().map(|file| PollFd::new(file, file.interest()));
+        std::iter::once(listener).chain(clients).chain(open).collect()
     }
 
     /// When [`Server::serve`] must run even if no descriptor is ready.
     pub fn deadline(&self, now: Instant) -> Option<Instant> {
-        self.clients.iter().filter_map(|client| client.deadline(now)).min()
+        let clients = self.clients.iter().filter_map(|client| client.deadline(now));
+        clients.chain(self.open.iter().filter_map(|file| file.deadline(now))).min()
     }
 
     /// Serves what is ready. Never blocks.
@@ -108,6 +143,12 @@ impl Server {
             let flags = flags.next().copied().unwrap_or(PollFlags::empty());
             client.turn(flags, now, handler).is_ok()
         });
+        self.open.retain_mut(|file| {
+            let flags = flags.next().copied().unwrap_or(PollFlags::empty());
+            file.turn(flags, now, handler).is_ok()
+        });
+        let opened: Vec<_> = self.clients.iter_mut().filter_map(Session::take_opened).collect();
+        opened.into_iter().for_each(|file| self.keep(file, now));
         if listener.contains(PollFlags::IN) {
             self.accept(now, handler);
         }
@@ -124,9 +165,19 @@ impl Server {
             let peer = Peer { uid: credentials.uid.as_raw(), pid: credentials.pid.as_raw_pid() };
             let mut client = Session::new(fd, peer, now);
             if self.has_room_for(peer) && client.turn(PollFlags::IN, now, handler).is_ok() {
+                client.take_opened().into_iter().for_each(|file| self.keep(file, now));
                 self.clients.push(client);
             }
         }
+    }
+
+    /// Keeps our end of a file. Beyond the limit the one that was left longest is closed.
+    fn keep(&mut self, file: Open, now: Instant) {
+        if self.open.len() >= OPEN_MAX {
+            let oldest = (0..self.open.len()).max_by_key(|at| self.open[*at].idle(now));
+            oldest.map(|at| self.open.swap_remove(at));
+        }
+        self.open.push(file);
     }
 
     fn has_room_for(&self, peer: Peer) -> bool {

@@ -8,16 +8,19 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use netlink_packet_core::NLM_F_DUMP;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
 use super::codec::{self, Command, Incoming, Refusal};
-use super::server::{Handler, Next, Peer, Rows};
+use super::server::{Handler, Next, Outcome, Peer, Rows};
+use super::text::{self, Open};
 use crate::ipvs;
 
 /// Longest datagram of a client; the longest legal request of the family has about 600 bytes.
@@ -45,13 +48,39 @@ pub struct Session {
     answer: Option<Answer>,
     /// Answers of the IPVS family under way.
     datagrams: Option<Box<dyn Iterator<Item = Vec<u8>>>>,
-    outbox: VecDeque<Vec<u8>>,
+    outbox: VecDeque<Datagram>,
+    /// Our end of a file that the client was given.
+    opened: Option<Open>,
     /// The rows of `answer` were not ready.
     waiting: bool,
     /// Close when `outbox` is empty.
     closing: bool,
     /// When the socket last took something.
     progress: Instant,
+}
+
+/// A datagram to send, with the file that goes along.
+struct Datagram {
+    bytes: Vec<u8>,
+    file: Option<OwnedFd>,
+}
+
+impl From<Vec<u8>> for Datagram {
+    fn from(bytes: Vec<u8>) -> Datagram {
+        Datagram { bytes, file: None }
+    }
+}
+
+impl Datagram {
+    fn send(&self, to: &OwnedFd) -> Result<usize, Errno> {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let Some(file) = &self.file else { return rustix::net::send(to, &self.bytes, flags) };
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let files = [file.as_fd()];
+        control.push(SendAncillaryMessage::ScmRights(&files));
+        rustix::net::sendmsg(to, &[IoSlice::new(&self.bytes)], &mut control, flags)
+    }
 }
 
 /// An answer under way.
@@ -71,6 +100,7 @@ impl Session {
             answer: None,
             datagrams: None,
             outbox: VecDeque::new(),
+            opened: None,
             waiting: false,
             closing: false,
             progress: now,
@@ -121,14 +151,19 @@ impl Session {
                 }
             } else if let Some(datagrams) = &mut self.datagrams {
                 match Iterator::next(datagrams) {
-                    Some(datagram) => self.outbox.push_back(datagram),
+                    Some(datagram) => self.outbox.push_back(datagram.into()),
                     None => self.datagrams = None,
                 }
             } else if self.inbox.front().is_some_and(Session::is_ipvs) {
                 let messages: Vec<_> = self.inbox.drain(..self.together()).collect();
                 self.datagrams = Some(Box::new(handler.ipvs(&messages, self.peer).into_iter().flatten()));
             } else if let Some(message) = self.inbox.pop_front() {
-                self.start(message, handler);
+                self.start(message, now, handler);
+                if self.opened.is_some() {
+                    // The server takes it before another can come.
+                    self.flush(now)?;
+                    return Ok(());
+                }
             } else if !self.receive()? {
                 return Ok(());
             }
@@ -139,7 +174,7 @@ impl Session {
     /// Sends what is queued; false when the socket is full.
     fn flush(&mut self, now: Instant) -> Result<bool, Closed> {
         while let Some(datagram) = self.outbox.front() {
-            match rustix::net::send(&self.fd, datagram, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            match datagram.send(&self.fd) {
                 Ok(_) => {
                     self.outbox.pop_front();
                     self.progress = now;
@@ -177,7 +212,7 @@ impl Session {
     fn refuse_datagram(&mut self, bytes: &[u8]) {
         if let Some(first) = Incoming::head_only(bytes) {
             let why = format!("over {DATAGRAM_BYTES_MAX} bytes or {MESSAGES_MAX} messages in one datagram");
-            self.outbox.push_back(codec::encode_refusal(&first, &Refusal::new(Errno::MSGSIZE, why)));
+            self.outbox.push_back(codec::encode_refusal(&first, &Refusal::new(Errno::MSGSIZE, why)).into());
         }
         self.closing = true;
     }
@@ -196,21 +231,54 @@ impl Session {
     }
 
     /// Begins to answer one message of our own family.
-    fn start(&mut self, message: Incoming, handler: &mut dyn Handler) {
+    fn start(&mut self, message: Incoming, now: Instant, handler: &mut dyn Handler) {
         if !message.is_request() {
             if message.wants_ack() {
-                self.outbox.push_back(codec::encode_ack(&message));
+                self.outbox.push_back(codec::encode_ack(&message).into());
             }
             return;
         }
-        let answered = message.request().and_then(|request| {
+        let begun = message.request().and_then(|request| {
             let command = request.command();
-            Ok((command, handler.answer(request, self.peer)?))
+            match handler.answer(request, self.peer)? {
+                Outcome::Rows(rows) => {
+                    self.answer = Some(Answer { to: message.clone(), command, rows });
+                    Ok(())
+                }
+                outcome => self.acknowledge(&message, outcome, now),
+            }
         });
-        match answered {
-            Ok((command, rows)) => self.answer = Some(Answer { to: message, command, rows }),
-            Err(refusal) => self.outbox.push_back(codec::encode_refusal(&message, &refusal)),
+        if let Err(refusal) = begun {
+            self.outbox.push_back(codec::encode_refusal(&message, &refusal).into());
         }
+    }
+
+    /// Queues the acknowledgement, with the file that the request is about.
+    fn acknowledge(&mut self, message: &Incoming, outcome: Outcome, now: Instant) -> Result<(), Refusal> {
+        let failed = |errno: Errno| Refusal::new(errno, "no file can be opened");
+        let opened = match outcome {
+            Outcome::Rows(_) | Outcome::Done => None,
+            Outcome::Text(text) => Some((None, text::sealed(&text)?)),
+            Outcome::Stream(rows) => {
+                let (ours, theirs) = Open::reading(rows, now).map_err(failed)?;
+                Some((Some(ours), theirs))
+            }
+            Outcome::Knob(knob) => {
+                let (ours, theirs) = Open::writing(knob, self.peer, now).map_err(failed)?;
+                Some((Some(ours), theirs))
+            }
+        };
+        if opened.is_some() || message.wants_ack() {
+            let (ours, file) = opened.unzip();
+            self.opened = ours.flatten();
+            self.outbox.push_back(Datagram { bytes: codec::encode_ack(message), file });
+        }
+        Ok(())
+    }
+
+    /// Our end of a file that was opened in the last turn, for the server to look after.
+    pub fn take_opened(&mut self) -> Option<Open> {
+        self.opened.take()
     }
 
     /// Queues the next datagram of the answer; false when its rows are not ready.
@@ -223,7 +291,7 @@ impl Session {
                 Ok(Step::Message(message)) => {
                     let full = !datagram.is_empty() && datagram.len() + message.len() > REPLY_BYTES;
                     if full {
-                        self.outbox.push_back(datagram);
+                        self.outbox.push_back(datagram.into());
                         datagram = message;
                         break None;
                     }
@@ -239,10 +307,10 @@ impl Session {
         };
         let moved = !datagram.is_empty() || ending.is_some();
         if !datagram.is_empty() {
-            self.outbox.push_back(datagram);
+            self.outbox.push_back(datagram.into());
         }
         if let Some(end) = ending {
-            self.outbox.extend(end);
+            self.outbox.extend(end.map(Datagram::from));
             self.answer = None;
         }
         moved

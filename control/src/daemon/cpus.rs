@@ -7,6 +7,7 @@
 
 use std::fmt;
 
+use config::knobs::Cpus;
 use config::{Valid, WorkerMode};
 use dpdk_sys::CpuSet;
 
@@ -37,6 +38,8 @@ pub struct CpuPlan {
     pub workers: Vec<(usize, Mode)>,
     /// Where the control thread may run.
     pub control: CpuSet,
+    /// What `est_cpulist` may name, and means while it names nothing.
+    pub estimators: Cpus,
 }
 
 impl CpuPlan {
@@ -63,10 +66,14 @@ impl CpuPlan {
                 if own && reserved { Mode::Exclusive } else { Mode::Shared }
             }
         };
-        Ok(CpuPlan {
-            workers: workers.iter().map(|cpu| (*cpu, mode(*cpu))).collect(),
-            control: if rest.is_empty() { allowed.clone() } else { rest },
-        })
+        let workers = workers.iter().map(|cpu| (*cpu, mode(*cpu))).collect();
+        let control = if rest.is_empty() { allowed.clone() } else { rest };
+        let estimators = Cpus {
+            count: possible().max(allowed.iter().next_back().map_or(1, |last| last + 1)),
+            allowed: allowed.iter().collect(),
+            preset: control.iter().collect(),
+        };
+        Ok(CpuPlan { workers, control, estimators })
     }
 }
 
@@ -74,6 +81,12 @@ impl CpuPlan {
 pub fn isolated() -> CpuSet {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/isolated").unwrap_or_default();
     parse_list(text.trim())
+}
+
+/// How many CPUs the machine can have.
+fn possible() -> usize {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    parse_list(text.trim()).iter().next_back().map_or(0, |last| last + 1)
 }
 
 /// A CPU list as the kernel writes it, `0-3,8`; what is none of it is left out.

@@ -95,6 +95,9 @@ impl Exchange {
     }
 }
 
+/// What a connection is printed as.
+type Render = Box<dyn Fn(&rows::ConnRow) -> Vec<u8>>;
+
 /// The rows of one connection listing.
 pub struct ConnRows {
     /// Whose pieces are ours.
@@ -107,6 +110,7 @@ pub struct ConnRows {
     piece: Option<Box<Dump>>,
     /// Next row of it.
     next: usize,
+    render: Render,
 }
 
 impl ConnRows {
@@ -119,7 +123,14 @@ impl ConnRows {
             worker: 0,
             piece: Some(Dump::new(PIECE_ROWS)),
             next: 0,
+            render: Box::new(rows::to_json),
         }
+    }
+
+    /// The same with each connection printed so, not as JSON.
+    pub fn printed(mut self, render: impl Fn(&rows::ConnRow) -> Vec<u8> + 'static) -> ConnRows {
+        self.render = Box::new(render);
+        self
     }
 
     /// The next row of the piece that passes.
@@ -150,7 +161,7 @@ impl ConnRows {
 impl Rows for ConnRows {
     fn next(&mut self) -> Result<Next, Refusal> {
         if let Some(row) = self.next_of_piece() {
-            return Ok(Next::Row(rows::to_json(&row)));
+            return Ok(Next::Row((self.render)(&row)));
         }
         self.recycle();
         let Some(exchange) = self.workers.get(self.worker) else { return Ok(Next::End) };
@@ -163,7 +174,7 @@ impl Rows for ConnRows {
             None => self.piece = exchange.take(&self.listing),
         }
         drop(exchange);
-        Ok(self.next_of_piece().map_or(Next::Wait, |row| Next::Row(rows::to_json(&row))))
+        Ok(self.next_of_piece().map_or(Next::Wait, |row| Next::Row((self.render)(&row))))
     }
 }
 

@@ -134,6 +134,7 @@ impl<'a> Machine<'a> {
             ports: self.ports,
             pool: self.pool,
             pages: self.eal.pages(),
+            knob_cpus: self.cpus.estimators.clone(),
             clock,
             started: self.started,
             revision: 0,

@@ -15,6 +15,7 @@
 //! | `state` | what control holds: plans, publications, answers |
 //! | `table` | what the IPVS family lists: all that was asked for, and what of it is forwarded |
 //! | `report`, `exchange` | rows of answers |
+//! | `interface` | knobs, /proc texts, old socket options |
 //! | `meters`, `facts`, `hints` | figures over time, the classic mistakes |
 //! | `signals`, `logging` | the process's surroundings |
 
@@ -23,6 +24,7 @@ mod cpus;
 mod exchange;
 mod facts;
 mod hints;
+mod interface;
 mod logging;
 mod machine;
 mod meters;

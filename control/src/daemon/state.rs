@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use config::knobs::Cpus;
 use config::{Change, Plan, Valid};
 use dataplane::counters::{WorkerFigures, WorkerStats};
 use dataplane::publish::Publisher;
@@ -29,7 +30,7 @@ use super::worker_thread::{Born, Life};
 use super::{facts, report};
 use crate::api::codec::{self, Incoming, Refusal, Request};
 use crate::api::rows::{HelloRow, to_json};
-use crate::api::server::{Handler, Peer, Rows};
+use crate::api::server::{Handler, Outcome, Peer};
 use crate::conn_filter::ConnFilter;
 use crate::ipvs::{self, Rights};
 
@@ -97,6 +98,8 @@ pub struct Daemon<'a> {
     pub pool: &'a Mempool<'a>,
     /// Pages of packet memory.
     pub pages: PageChoice,
+    /// CPUs, as far as knobs name them.
+    pub knob_cpus: Cpus,
     /// The workers' clock.
     pub clock: TscClock,
     /// When the daemon started.
@@ -140,7 +143,7 @@ impl Daemon<'_> {
     fn put_in_force(&mut self, changes: &[Change]) {
         self.publish();
         let removed = |c: &Change| matches!(c, Change::DeleteDest { .. } | Change::DeleteService { .. });
-        if self.valid.knobs().expire_nodest_conn != 0 && changes.iter().any(removed) {
+        if self.table.tunables.knobs.expire_nodest_conn != 0 && changes.iter().any(removed) {
             self.end_unavailable();
         }
     }
@@ -216,7 +219,8 @@ impl Daemon<'_> {
 
     /// Settings in force that this version stores and does not act on.
     pub fn not_forwarded(&self) -> Vec<String> {
-        let mut settings = self.valid.unbuilt_settings();
+        let mut settings = self.valid.unbuilt_at_boot();
+        settings.extend(self.table.tunables.unbuilt());
         let named = self.valid.workers().cpus.as_ref().map_or(0, Vec::len);
         if named > self.workers.len() {
             settings.push(format!("workers.cpus names {named} CPUs, {} worker runs", self.workers.len()));
@@ -246,9 +250,28 @@ impl Daemon<'_> {
     }
 
     /// What runs, as the IPVS family has it.
-    fn running(&mut self) -> Running<'_> {
+    pub(super) fn running(&mut self) -> Running<'_> {
         let table_size = u32::try_from(self.connection_capacity()).unwrap_or(u32::MAX);
         Running::new(&mut self.table, &mut self.registry, &self.valid, table_size)
+    }
+
+    /// Lets `commands` change what runs. Everything they change is published together and in force when this
+    /// returns, before any of it is acknowledged.
+    pub(super) fn change<R>(
+        &mut self,
+        peer: Peer,
+        commands: impl FnOnce(Running<'_>) -> (Running<'_>, R),
+    ) -> R {
+        self.registry.set_time(self.clock.now_ns());
+        let (Running { changes, done, .. }, result) = commands(self.running());
+        for command in &done {
+            info!(target: "weir::plan", uid = peer.uid, pid = peer.pid, command, "changed over the control socket");
+        }
+        if !changes.is_empty() {
+            self.put_in_force(&changes);
+        }
+        self.revision += u64::from(!done.is_empty());
+        result
     }
 
     fn end_unavailable(&self) {
@@ -261,23 +284,19 @@ impl Daemon<'_> {
 }
 
 impl Handler for Daemon<'_> {
-    /// Commands of one datagram are published together, before the first of them is acknowledged.
     fn ipvs(&mut self, messages: &[Incoming], peer: Peer) -> Vec<ipvs::Answer> {
-        self.registry.set_time(self.clock.now_ns());
-        let mut server = ipvs::Server::new(self.running());
-        let answers = messages.iter().map(|message| server.answer(message, rights(peer))).collect();
-        let Running { changes, done, .. } = server.into_store();
-        for command in &done {
-            info!(target: "weir::plan", uid = peer.uid, pid = peer.pid, command, "changed over the control socket");
-        }
-        if !changes.is_empty() {
-            self.put_in_force(&changes);
-        }
-        self.revision += u64::from(!done.is_empty());
-        answers
+        self.change(peer, |running| {
+            let mut server = ipvs::Server::new(running);
+            let answers = messages.iter().map(|message| server.answer(message, rights(peer))).collect();
+            (server.into_store(), answers)
+        })
     }
 
-    fn answer(&mut self, request: Request, peer: Peer) -> Result<Box<dyn Rows>, Refusal> {
+    fn write_knob(&mut self, knob: &str, value: &str, peer: Peer) {
+        self.take_knob_value(knob, value, peer);
+    }
+
+    fn answer(&mut self, request: Request, peer: Peer) -> Result<Outcome, Refusal> {
         debug!(target: "weir::api", uid = peer.uid, pid = peer.pid, ?request, "request");
         let now = Instant::now();
         let rows: Vec<Vec<u8>> = match request {
@@ -286,13 +305,23 @@ impl Handler for Daemon<'_> {
             Request::Drops { all } => {
                 report::drops(&self.drops, &self.figures(), now, all).iter().map(to_json).collect()
             }
-            Request::List => return Ok(Box::new(report::list(&self.running()).map(|row| to_json(&row)))),
+            Request::List => {
+                return Ok(Outcome::Rows(Box::new(report::list(&self.running()).map(|row| to_json(&row)))));
+            }
             Request::Conns(text) => {
                 let mailboxes = self.workers.iter().map(|worker| Rc::clone(&worker.exchange)).collect();
-                return Ok(Box::new(ConnRows::new(mailboxes, ConnFilter::parse(&text)?)));
+                let rows = ConnRows::new(mailboxes, ConnFilter::parse(&text)?);
+                return Ok(Outcome::Rows(Box::new(rows)));
+            }
+            Request::SysctlGet { name } => self.knobs(name.as_deref())?.iter().map(to_json).collect(),
+            Request::SysctlSet { name, text } => return self.set_knob(&name, &text, peer),
+            Request::TextOpen { name, write } => return self.open_text(&name, write, peer),
+            Request::OptionSet { number, data } => return self.set_option(number, &data, peer),
+            Request::OptionGet { number, length, data } => {
+                return self.option(number, length, &data, peer);
             }
         };
-        Ok(Box::new(rows.into_iter()))
+        Ok(Outcome::Rows(Box::new(rows.into_iter())))
     }
 }
 
@@ -356,7 +385,7 @@ fn log_changes(changes: &[Change], while_running: bool) {
 }
 
 /// Root and the daemon's own user may change things; whoever else the socket file lets in may read.
-fn rights(peer: Peer) -> Rights {
+pub(super) fn rights(peer: Peer) -> Rights {
     let writes = peer.uid == 0 || peer.uid == rustix::process::geteuid().as_raw();
     if writes { Rights::Write } else { Rights::Read }
 }

@@ -16,6 +16,8 @@ pub mod dest;
 pub mod lookup;
 mod memory;
 pub mod message;
+pub mod options;
+pub mod proc;
 pub mod reply;
 pub mod request;
 mod server;

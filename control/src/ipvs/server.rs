@@ -46,7 +46,7 @@ pub enum Rights {
 /// The family, served from a store.
 #[derive(Debug)]
 pub struct Server<S> {
-    store: S,
+    pub(super) store: S,
 }
 
 impl<S: Store> Server<S> {
@@ -178,11 +178,11 @@ impl<S: Store> Server<S> {
         Ok(Answer::accepted(message))
     }
 
-    fn require(&self, key: &ServiceKey) -> Result<(), Errno> {
+    pub(super) fn require(&self, key: &ServiceKey) -> Result<(), Errno> {
         self.store.service(key).map(drop).ok_or(Errno::SRCH)
     }
 
-    fn new_service(&mut self, key: ServiceKey, edit: ServiceEdit) -> Result<(), Errno> {
+    pub(super) fn new_service(&mut self, key: ServiceKey, edit: ServiceEdit) -> Result<(), Errno> {
         if self.store.service(&key).is_some() {
             return Err(Errno::EXIST);
         }
@@ -190,7 +190,7 @@ impl<S: Store> Server<S> {
         self.store.add_service(key, edit.over(0))
     }
 
-    fn set_service(&mut self, key: &ServiceKey, edit: ServiceEdit) -> Result<(), Errno> {
+    pub(super) fn set_service(&mut self, key: &ServiceKey, edit: ServiceEdit) -> Result<(), Errno> {
         let old = self.store.service(key).ok_or(Errno::SRCH)?;
         self.check_edit(key, &edit)?;
         self.store.set_service(key, edit.over(old.options.flags))
@@ -208,7 +208,7 @@ impl<S: Store> Server<S> {
         }
     }
 
-    fn new_dest(
+    pub(super) fn new_dest(
         &mut self,
         service: &ServiceKey,
         dest: Result<(DestKey, DestOptions), Errno>,
@@ -225,7 +225,7 @@ impl<S: Store> Server<S> {
         self.store.add_dest(service, key, options)
     }
 
-    fn set_dest(
+    pub(super) fn set_dest(
         &mut self,
         service: &ServiceKey,
         dest: Result<(DestKey, DestOptions), Errno>,
@@ -239,7 +239,11 @@ impl<S: Store> Server<S> {
         self.store.set_dest(service, &key, options)
     }
 
-    fn del_dest(&mut self, service: &ServiceKey, dest: Result<DestKey, Errno>) -> Result<(), Errno> {
+    pub(super) fn del_dest(
+        &mut self,
+        service: &ServiceKey,
+        dest: Result<DestKey, Errno>,
+    ) -> Result<(), Errno> {
         self.require(service)?;
         let key = dest?;
         if !self.store.has_dest(service, &key) {
@@ -262,7 +266,7 @@ impl<S: Store> Server<S> {
         Ok(())
     }
 
-    fn new_daemon(&mut self, wanted: &DaemonRequest) -> Result<(), Errno> {
+    pub(super) fn new_daemon(&mut self, wanted: &DaemonRequest) -> Result<(), Errno> {
         if self.store.has_mixed_families() {
             return Err(Errno::INVAL);
         }
@@ -274,7 +278,7 @@ impl<S: Store> Server<S> {
         self.store.start_daemon(wanted.resolve(state, mtu))
     }
 
-    fn del_daemon(&mut self, state: u32) -> Result<(), Errno> {
+    pub(super) fn del_daemon(&mut self, state: u32) -> Result<(), Errno> {
         let state = DaemonState::from_number(state)?;
         if !self.runs(state) {
             return Err(Errno::SRCH);
@@ -286,7 +290,7 @@ impl<S: Store> Server<S> {
         self.store.daemons().iter().any(|daemon| daemon.state == state)
     }
 
-    fn set_timeouts(&mut self, wanted: Timeouts) -> Result<(), Errno> {
+    pub(super) fn set_timeouts(&mut self, wanted: Timeouts) -> Result<(), Errno> {
         if [wanted.tcp, wanted.tcp_fin, wanted.udp].iter().any(|seconds| *seconds > TIMEOUT_MAX) {
             return Err(Errno::INVAL);
         }

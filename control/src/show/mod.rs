@@ -5,7 +5,9 @@
 
 pub mod conns;
 pub mod drops;
+pub mod knobs;
 pub mod listing;
 pub mod packet;
+pub mod proc;
 pub mod status;
 pub mod table;

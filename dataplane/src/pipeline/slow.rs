@@ -113,6 +113,7 @@ impl<B: PacketBuf> Core<B> {
         let knobs = &cx.snap.knobs;
         let rate = match knobs.drop_packet {
             0 => return false,
+            3 if knobs.am_droprate == 0 => return false,
             3 => knobs.am_droprate,
             // The kernel's automatic rate: the less is left below the threshold, the more is refused.
             _ if memory_low(&self.conns) => {

@@ -32,7 +32,8 @@ pub(super) fn set_knobs(knobs: &mut Knobs, to: &config::Knobs) {
     knobs.sloppy_tcp = to.sloppy_tcp != 0;
     knobs.secure_tcp = to.secure_tcp;
     knobs.drop_packet = to.drop_packet;
-    knobs.am_droprate = to.am_droprate.max(1).unsigned_abs();
+    // As the kernel counts down: from a number below 0 it is at its end at once.
+    knobs.am_droprate = if to.am_droprate < 0 { 1 } else { to.am_droprate.unsigned_abs() };
     knobs.nat_icmp_send = to.nat_icmp_send != 0;
 }
 

@@ -6,8 +6,8 @@ use rustix::io::Errno;
 
 use super::{FAMILY_ID, FAMILY_VERSION, Refusal};
 
-/// Longest filter text that is looked at; the longest legal one is an IPv6 service identity of 53 bytes.
-const TEXT_BYTES_MAX: usize = 128;
+/// Longest text that is looked at; the longest legal one is a CPU list that names every second of 8192 CPUs in full.
+const TEXT_BYTES_MAX: usize = 4096;
 
 /// Generic header's command and the attributes: the family's payload, not yet typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,20 @@ impl Body {
             .and_then(|text| std::str::from_utf8(text).ok())
             .ok_or_else(|| Refusal::new(Errno::INVAL, format!("attribute {name} is not a text")))?;
         Ok(Some(text.to_owned()))
+    }
+
+    /// Text of an attribute that has to be there.
+    pub(super) fn required_text(&self, kind: u16, name: &str) -> Result<String, Refusal> {
+        self.text(kind, name)?.ok_or_else(|| missing(name))
+    }
+
+    /// Number of an attribute that has to be there.
+    pub(super) fn number(&self, kind: u16, name: &str) -> Result<u32, Refusal> {
+        let bytes = self.find(kind).ok_or_else(|| missing(name))?;
+        let bytes = bytes
+            .try_into()
+            .map_err(|_| Refusal::new(Errno::INVAL, format!("attribute {name} is no number")))?;
+        Ok(u32::from_ne_bytes(bytes))
     }
 }
 
@@ -100,6 +114,15 @@ impl ParseableParametrized<[u8], GenlHeader> for Body {
             .collect();
         Ok(Body { command: header.cmd, attributes })
     }
+}
+
+fn missing(name: &str) -> Refusal {
+    Refusal::new(Errno::INVAL, format!("attribute {name} is missing"))
+}
+
+/// Attribute of a number of 32 bits.
+pub(super) fn number_attribute(kind: u16, number: u32) -> Attribute {
+    Attribute::new(kind, number.to_ne_bytes().to_vec())
 }
 
 /// Attribute of a text and its closing NUL.

@@ -26,6 +26,13 @@ fn requests() -> Vec<Request> {
             state: text("ESTABLISHED"),
         }),
         Request::Conns(ConnFilterText { dest: text(""), ..ConnFilterText::default() }),
+        Request::OptionSet { number: 1157, data: Vec::new() },
+        Request::OptionGet { number: 1154, length: 112, data: vec![1, 0, 0, 0, 0, 0, 0, 0] },
+        Request::TextOpen { name: "net/ip_vs".into(), write: false },
+        Request::TextOpen { name: "sys/conntrack".into(), write: true },
+        Request::SysctlGet { name: None },
+        Request::SysctlGet { name: text("conntrack") },
+        Request::SysctlSet { name: "net.ipv4.vs.conntrack".into(), text: "1\n".into() },
     ]
 }
 
@@ -106,7 +113,7 @@ fn bad_requests_are_refused_by_the_kernels_numbers() {
     let mut other_family = encode_request(1, &Request::List);
     other_family[4] = 0x77;
     let mut other_command = encode_request(1, &Request::List);
-    other_command[HEADER_BYTES] = 2;
+    other_command[HEADER_BYTES] = 200;
     let mut without_dump = encode_request(1, &Request::List);
     without_dump[7] = 0;
     let mut short = encode_request(1, &Request::List);
@@ -119,7 +126,7 @@ fn bad_requests_are_refused_by_the_kernels_numbers() {
         ("a listing not asked for as one", without_dump, Errno::OPNOTSUPP),
         ("text without its end", with(attr::STATE, b"UDP"), Errno::INVAL),
         ("text with an end inside", with(attr::STATE, b"U\0P\0"), Errno::INVAL),
-        ("text too long", with(attr::STATE, &[[b'a'; 129].as_slice(), &[0]].concat()), Errno::INVAL),
+        ("text too long", with(attr::STATE, &[[b'a'; 4097].as_slice(), &[0]].concat()), Errno::INVAL),
         ("text not UTF-8", with(attr::STATE, &[0xff, 0]), Errno::INVAL),
         ("empty attribute", with(attr::STATE, b""), Errno::INVAL),
     ];

@@ -1,9 +1,10 @@
 //! A real socket with the server on a thread: answers, streaming, limits, and readers that misbehave.
 
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use rustix::io::Errno;
@@ -42,18 +43,32 @@ impl Rows for Numbers {
 struct Fake {
     rows: usize,
     pulled: Arc<AtomicUsize>,
+    written: Arc<Mutex<Vec<String>>>,
 }
 
 impl Handler for Fake {
-    fn answer(&mut self, request: Request, peer: Peer) -> Result<Box<dyn Rows>, Refusal> {
+    fn answer(&mut self, request: Request, peer: Peer) -> Result<Outcome, Refusal> {
+        let numbers = || Numbers { next: 0, end: self.rows, waited: false, pulled: self.pulled.clone() };
         match request {
-            Request::Hello => Ok(Box::new(vec![peer.uid.to_string().into_bytes()].into_iter())),
-            Request::List => {
-                Ok(Box::new(Numbers { next: 0, end: self.rows, waited: false, pulled: self.pulled.clone() }))
+            Request::Hello => {
+                Ok(Outcome::Rows(Box::new(vec![peer.uid.to_string().into_bytes()].into_iter())))
             }
-            Request::Drops { .. } => Ok(Box::new(vec![vec![b'1'; codec::ROW_BYTES_MAX + 1]].into_iter())),
+            Request::List => Ok(Outcome::Rows(Box::new(numbers()))),
+            Request::Drops { .. } => {
+                Ok(Outcome::Rows(Box::new(vec![vec![b'1'; codec::ROW_BYTES_MAX + 1]].into_iter())))
+            }
+            Request::TextOpen { write: true, name } => Ok(Outcome::Knob(name)),
+            Request::TextOpen { write: false, name } if name == "short" => {
+                Ok(Outcome::Text(b"text\n".to_vec()))
+            }
+            Request::TextOpen { .. } => Ok(Outcome::Stream(Box::new(numbers()))),
+            Request::SysctlSet { .. } => Ok(Outcome::Done),
             _ => Err(Refusal::new(Errno::INVAL, "not here")),
         }
+    }
+
+    fn write_knob(&mut self, knob: &str, value: &str, _: Peer) {
+        self.written.lock().unwrap().push(format!("{knob}={value}"));
     }
 
     /// The table of services is new for each datagram.
@@ -66,6 +81,7 @@ impl Handler for Fake {
 struct Daemon {
     path: PathBuf,
     pulled: Arc<AtomicUsize>,
+    written: Arc<Mutex<Vec<String>>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<usize>>,
     _dir: tempfile::TempDir,
@@ -77,13 +93,14 @@ impl Daemon {
         let path = dir.path().join("weir.sock");
         let stop = Arc::new(AtomicBool::new(false));
         let pulled = Arc::new(AtomicUsize::new(0));
-        let (stopping, counter) = (stop.clone(), pulled.clone());
+        let written = Arc::<Mutex<Vec<String>>>::default();
+        let (stopping, counter, values) = (stop.clone(), pulled.clone(), written.clone());
         let (opened, is_open) = std::sync::mpsc::channel();
         let at = path.clone();
         let thread = std::thread::spawn(move || {
             let mut server = Server::open(&at).unwrap();
             opened.send(()).unwrap();
-            let mut handler = Fake { rows, pulled: counter };
+            let mut handler = Fake { rows, pulled: counter, written: values };
             while !stopping.load(Ordering::Relaxed) {
                 let mut fds = server.interests();
                 let now = Instant::now();
@@ -98,7 +115,7 @@ impl Daemon {
             server.clients()
         });
         is_open.recv().unwrap();
-        Daemon { path, pulled, stop, thread: Some(thread), _dir: dir }
+        Daemon { path, pulled, written, stop, thread: Some(thread), _dir: dir }
     }
 
     fn client(&self) -> Client {
@@ -231,4 +248,32 @@ fn without_a_daemon_the_command_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let failure = Client::connect(&dir.path().join("none.sock")).unwrap_err();
     assert_eq!((failure.exit, failure.why.as_str()), (Exit::Environment, "no daemon listens there"));
+}
+
+#[test]
+fn texts_and_knobs_are_handed_over_as_files() {
+    let daemon = Daemon::start(20_000);
+    let mut client = daemon.client();
+    let read = |fd: OwnedFd| std::io::read_to_string(File::from(fd)).unwrap();
+    let short = client.open("short", false).unwrap();
+    assert_eq!(rustix::io::write(&short, b"x").unwrap_err(), Errno::PERM, "it is sealed");
+    assert_eq!(read(short), "text\n");
+    let long: String = (0..20_000).map(|n| n.to_string()).collect();
+    assert_eq!(read(client.open("long", false).unwrap()), long);
+
+    let knob = client.open("sys/x", true).unwrap();
+    for value in [&b"1\n"[..], b"22\n"] {
+        rustix::io::write(&knob, value).unwrap();
+    }
+    client.collect::<()>(&Request::SysctlSet { name: "x".into(), text: "1".into() }).unwrap();
+    let begun = Instant::now();
+    while daemon.written.lock().unwrap().len() < 2 {
+        assert!(begun.elapsed().as_secs() < 10, "the values do not arrive");
+        std::thread::yield_now();
+    }
+    assert_eq!(*daemon.written.lock().unwrap(), ["sys/x=1\n", "sys/x=22\n"]);
+    // More than are kept: the one left longest is closed, the daemon goes on.
+    let many: Vec<_> = (0..=OPEN_MAX).map(|_| client.open("long", false).unwrap()).collect();
+    assert_eq!(client.collect::<u32>(&Request::Hello).unwrap().len(), 1);
+    assert!(many.into_iter().map(read).filter(|text| *text == long).count() >= OPEN_MAX);
 }

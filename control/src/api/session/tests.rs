@@ -15,9 +15,11 @@ impl Rows for Endless {
 }
 
 impl Handler for Endless {
-    fn answer(&mut self, _: Request, _: Peer) -> Result<Box<dyn Rows>, Refusal> {
-        Ok(Box::new(Endless))
+    fn answer(&mut self, _: Request, _: Peer) -> Result<Outcome, Refusal> {
+        Ok(Outcome::Rows(Box::new(Endless)))
     }
+
+    fn write_knob(&mut self, _: &str, _: &str, _: Peer) {}
 
     fn ipvs(&mut self, _: &[Incoming], _: Peer) -> Vec<ipvs::Answer> {
         Vec::new()

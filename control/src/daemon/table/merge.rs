@@ -5,6 +5,7 @@
 //! the line says and leaves the rest. What it expects and is gone stays gone, what it adds and is there takes
 //! the file's form; neither makes a reload fail.
 
+use config::knobs::Tunables;
 use config::{Change, Destination, Plan, ServiceSettings, Timeouts};
 
 use super::forwarded::{dest_entry, dest_key, method, service_key, service_options};
@@ -84,6 +85,8 @@ impl Merged {
                 table.timeouts = new.clone();
                 self.changes.push(Change::SetTimeouts { from: old, to: new });
             }
+            Change::SetKnobs { from, to } => self.tune(|tunables| tunables.edit_knobs(from, to)),
+            Change::SetEstimators { from, to } => self.tune(|tunables| tunables.edit_estimators(from, to)),
             Change::SetPolicy { to, .. } => {
                 table.policy = to.unmatched;
                 self.changes.push(change.clone());
@@ -91,6 +94,12 @@ impl Merged {
             settings => self.changes.push(settings.clone()),
         }
         Some(())
+    }
+
+    fn tune(&mut self, edit: impl FnOnce(&mut Tunables)) {
+        let old = self.table.tunables.clone();
+        edit(&mut self.table.tunables);
+        self.changes.extend(old.changes(&self.table.tunables));
     }
 
     fn put_service(&mut self, new: Entry) {

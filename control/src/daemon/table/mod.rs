@@ -17,12 +17,13 @@ mod running;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
+use config::knobs::{Knob, Tunables};
 use config::{Change, ServiceSettings, Unmatched, Valid};
 use tracing::warn;
 
 pub use self::forwarded::Lack;
 pub use self::merge::Merged;
-pub use self::running::Running;
+pub use self::running::{Running, stats};
 use crate::ipvs::{Daemon, DestKey, DestOptions, ServiceKey, ServiceOptions};
 
 /// Objects named in one line about what is not forwarded; the first ones tell the story.
@@ -65,11 +66,15 @@ pub struct Table {
     dest_count: u32,
     daemons: Vec<Daemon>,
     timeouts: config::Timeouts,
+    /// Knobs of `net.ipv4.vs` that run.
+    pub tunables: Tunables,
     policy: Unmatched,
     /// Addresses that the file does not want announced.
     silent: HashSet<IpAddr>,
     /// What the log was told of.
     warned: HashSet<Lack>,
+    /// Knobs that the log was told of.
+    warned_knobs: HashSet<&'static str>,
 }
 
 impl Default for Table {
@@ -83,9 +88,11 @@ impl Default for Table {
             dest_count: 0,
             daemons: Vec::new(),
             timeouts: blank.timeouts().clone(),
+            tunables: Tunables::of(&blank),
             policy: blank.policy().unmatched,
             silent: HashSet::new(),
             warned: HashSet::new(),
+            warned_knobs: HashSet::new(),
         }
     }
 }
@@ -145,6 +152,16 @@ impl Table {
             warn!(
                 target: "weir::config", object = name(),
                 "{lack}: accepted, not forwarded by this version; weir status keeps the list"
+            );
+        }
+    }
+
+    /// Logs that a knob has no effect, the first time that it is set.
+    fn warn_of_knob(&mut self, knob: Knob) {
+        if !knob.key.built && self.warned_knobs.insert(knob.key.name) {
+            warn!(
+                target: "weir::config", knob = knob.key.name,
+                "accepted, not in effect in this version; weir status keeps the list"
             );
         }
     }

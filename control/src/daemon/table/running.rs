@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::net::IpAddr;
 
+use config::knobs::{Cpus, Knob, KnobError, PREFIX};
 use config::{Change, Scheduler, Valid};
 use dataplane::counters::Totals;
 use dataplane::registry::Registry;
@@ -268,6 +269,25 @@ impl Store for Running<'_> {
 }
 
 impl Running<'_> {
+    /// Gives a knob the value that a program wrote.
+    ///
+    /// # Errors
+    /// The kernel's numbers: EINVAL, ERANGE, EOVERFLOW.
+    pub fn set_knob(&mut self, knob: Knob, text: &str, cpus: &Cpus) -> Result<(), Errno> {
+        let mut new = self.table.tunables.clone();
+        new.set(knob, text, cpus).map_err(|error| match error {
+            KnobError::Unknown => Errno::NOENT,
+            KnobError::Invalid => Errno::INVAL,
+            KnobError::Range => Errno::RANGE,
+            KnobError::Overflow => Errno::OVERFLOW,
+        })?;
+        self.commit(self.table.tunables.changes(&new))?;
+        self.table.tunables = new;
+        self.done.push(format!("sysctl {PREFIX}{}={}", knob.key.name, self.table.tunables.text(knob, cpus)));
+        self.table.warn_of_knob(knob);
+        Ok(())
+    }
+
     fn warn_of_dest(&mut self, service: &ServiceKey, dest: &DestEntry) {
         if let Some(lack) = dest.lack() {
             self.table.warn_once(lack, || format!("{} of {service}", dest.key));
@@ -276,7 +296,7 @@ impl Running<'_> {
 }
 
 /// Counters as the family has them; this version computes no rates.
-fn stats(totals: &Totals) -> Stats {
+pub fn stats(totals: &Totals) -> Stats {
     Stats {
         conns: totals.conns,
         in_packets: totals.inpkts,

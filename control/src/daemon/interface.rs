@@ -1,0 +1,194 @@
+//! What the kernel's IPVS offers beside its messages: knobs, the texts of /proc, the old socket options.
+//!
+//! Model: each is a request of our own family, answered from the same table and registry as the messages; a change goes
+//! through [`Daemon::change`] as theirs do. Long texts are lines that are made as they are read. Control thread only.
+
+use std::rc::Rc;
+
+use config::knobs::{Knob, PREFIX};
+use dataplane::counters::{self, Totals};
+use rustix::io::Errno;
+use tracing::warn;
+
+use super::exchange::ConnRows;
+use super::state::{Daemon, rights};
+use super::table::stats;
+use crate::api::codec::Refusal;
+use crate::api::rows::{self, KnobRow};
+use crate::api::server::{Next, Outcome, Peer, Rows};
+use crate::conn_filter::ConnFilter;
+use crate::ipvs::proc::{self, Conn};
+use crate::ipvs::{self, Rights, Stats, Store};
+
+/// Files of `/proc/net`, with what precedes them in a name.
+const NET: &str = "net/";
+/// Files of `/proc/sys/net/ipv4/vs`, likewise.
+const SYS: &str = "sys/";
+
+impl Daemon<'_> {
+    /// Sets an old socket option.
+    pub(super) fn set_option(&mut self, number: u32, data: &[u8], peer: Peer) -> Result<Outcome, Refusal> {
+        let done = self.change(peer, |running| {
+            let mut server = ipvs::Server::new(running);
+            let done = server.set_option(number, data, rights(peer));
+            (server.into_store(), done)
+        });
+        done.map(|()| Outcome::Done).map_err(|errno| Refusal::new(errno, errno.to_string()))
+    }
+
+    /// What an old socket option says.
+    pub(super) fn option(
+        &mut self,
+        number: u32,
+        room: u32,
+        data: &[u8],
+        peer: Peer,
+    ) -> Result<Outcome, Refusal> {
+        let server = ipvs::Server::new(self.running());
+        let answer = server.option(number, room as usize, data, rights(peer));
+        answer.map(Outcome::Text).map_err(|errno| Refusal::new(errno, errno.to_string()))
+    }
+
+    /// One knob, or all.
+    pub(super) fn knobs(&self, name: Option<&str>) -> Result<Vec<KnobRow>, Refusal> {
+        let knobs = name.map_or_else(|| Ok(Knob::all()), |name| knob(name).map(|knob| vec![knob]))?;
+        let row = |knob: &Knob| KnobRow {
+            name: knob.key.name.to_owned(),
+            value: self.table.tunables.text(*knob, &self.knob_cpus),
+            default: crate::show::knobs::default(knob),
+            accepts: knob.key.kind.expected(),
+            unit: knob.key.unit.to_owned(),
+            sentence: knob.key.sentence.to_owned(),
+            in_effect: knob.key.built,
+        };
+        Ok(knobs.iter().map(row).collect())
+    }
+
+    /// Sets a knob.
+    pub(super) fn set_knob(&mut self, name: &str, text: &str, peer: Peer) -> Result<Outcome, Refusal> {
+        let knob = knob(name)?;
+        let what = format!("{PREFIX}{}", knob.key.name);
+        if rights(peer) != Rights::Write {
+            return Err(Refusal::new(
+                Errno::PERM,
+                format!("{what}: only root and the daemon's user may set it"),
+            ));
+        }
+        let cpus = self.knob_cpus.clone();
+        let set = self.change(peer, |mut running| {
+            let set = running.set_knob(knob, text, &cpus);
+            (running, set)
+        });
+        set.map(|()| Outcome::Done).map_err(|errno| {
+            let shown: String = text.trim().chars().take(60).filter(|c| !c.is_control()).collect();
+            Refusal::new(
+                errno,
+                format!("{what}: \"{shown}\" refused: {errno}; expected {}", knob.key.kind.expected()),
+            )
+        })
+    }
+
+    /// The value came through a file: who wrote it has gone on.
+    pub(super) fn take_knob_value(&mut self, knob: &str, value: &str, peer: Peer) {
+        if let Err(refusal) = self.set_knob(knob, value, peer) {
+            warn!(target: "weir::api", uid = peer.uid, pid = peer.pid, "{}", refusal.text);
+        }
+    }
+
+    /// A file of the kernel's /proc.
+    pub(super) fn open_text(&mut self, name: &str, write: bool, peer: Peer) -> Result<Outcome, Refusal> {
+        if let Some(name) = name.strip_prefix(SYS) {
+            let knob = knob(name)?;
+            if !write {
+                let text = self.table.tunables.text(knob, &self.knob_cpus);
+                return Ok(Outcome::Text(format!("{text}\n").into_bytes()));
+            }
+            if rights(peer) != Rights::Write {
+                return Err(Refusal::new(Errno::ACCESS, "only root and the daemon's user may set knobs"));
+            }
+            return Ok(Outcome::Knob(knob.key.name.to_owned()));
+        }
+        let file = name.strip_prefix(NET).unwrap_or_default();
+        if !crate::show::proc::NAMES.contains(&file) {
+            return Err(Refusal::new(Errno::NOENT, format!("no file {name}")));
+        }
+        if write {
+            return Err(Refusal::new(Errno::ACCESS, format!("{name} is only read")));
+        }
+        Ok(match file {
+            "ip_vs" => Outcome::Stream(Box::new(self.services())),
+            "ip_vs_conn" => self.connections(proc::CONN_HEAD, proc::conn),
+            "ip_vs_conn_sync" => self.connections(proc::CONN_SYNC_HEAD, proc::conn_sync),
+            "ip_vs_stats" => Outcome::Text(proc::stats(&self.total()).into_bytes()),
+            "ip_vs_stats_percpu" => {
+                Outcome::Text(proc::stats_percpu(&self.by_worker(), &self.total()).into_bytes())
+            }
+            _ => Outcome::Text(proc::APP.as_bytes().to_vec()),
+        })
+    }
+
+    /// Figures are those of this call, lines are made as they are read.
+    fn services(&mut self) -> impl Iterator<Item = Vec<u8>> + use<> {
+        let running = self.running();
+        let head = proc::head(&running.info());
+        let with_dests = |service: ipvs::Service| {
+            let dests: Vec<_> = running.dests(&service.key).collect();
+            (service, dests)
+        };
+        let services: Vec<_> = running.services().map(with_dests).collect();
+        let lines = services.into_iter().map(|(service, dests)| proc::service(&service, dests.into_iter()));
+        std::iter::once(head).chain(lines).map(String::into_bytes)
+    }
+
+    fn connections(&self, head: &'static str, line: fn(&Conn<'_>) -> String) -> Outcome {
+        let mailboxes = self.workers.iter().map(|worker| Rc::clone(&worker.exchange)).collect();
+        let render = move |row: &rows::ConnRow| {
+            let entry = Conn {
+                protocol: &row.protocol,
+                client: row.client,
+                service: row.service_address,
+                dest: row.dest,
+                state: &row.state,
+                expires_seconds: row.expires_ms / 1000,
+                engine: None,
+            };
+            line(&entry).into_bytes()
+        };
+        let rows = ConnRows::new(mailboxes, ConnFilter::default()).printed(render);
+        Outcome::Stream(Box::new(Headed { head: Some(head), rows }))
+    }
+
+    /// Sums and rates of everything.
+    fn total(&self) -> Stats {
+        stats(&self.registry.totals())
+    }
+
+    /// What each worker counted since the start, by its CPU.
+    fn by_worker(&self) -> Vec<(usize, Stats)> {
+        let totals = |id| counters::sum(&[self.registry.counters(id)], counters::TOTALS);
+        let row = |totals: Totals, cpu| (cpu, stats(&totals));
+        self.workers.iter().map(|worker| row(totals(worker.id), worker.cpu)).collect()
+    }
+}
+
+/// A head before rows.
+struct Headed<R> {
+    head: Option<&'static str>,
+    rows: R,
+}
+
+impl<R: Rows> Rows for Headed<R> {
+    fn next(&mut self) -> Result<Next, Refusal> {
+        match self.head.take() {
+            Some(head) => Ok(Next::Row(head.as_bytes().to_vec())),
+            None => self.rows.next(),
+        }
+    }
+}
+
+fn knob(name: &str) -> Result<Knob, Refusal> {
+    Knob::find(name).map_err(|error| {
+        let shown: String = name.chars().take(60).filter(|c| !c.is_control()).collect();
+        Refusal::new(Errno::NOENT, format!("{shown}: {error}; `weir sysctl` lists all"))
+    })
+}
