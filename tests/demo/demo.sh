@@ -118,7 +118,7 @@ await() { # seconds, command...: until it succeeds
 
 start_servers() { # host
   mkdir "$DIR/$1"
-  sed "s|@name@|$1|; s|@dir@|$DIR/$1|" tests/demo/nginx.conf >"$DIR/$1/nginx.conf"
+  sed "s|@name@|$1|; s|@port@|8080|; s|@dir@|$DIR/$1|" tests/demo/nginx.conf >"$DIR/$1/nginx.conf"
   spawn "$1" "$1/nginx.log" nginx -e "$DIR/$1/error.log" -c "$DIR/$1/nginx.conf"
   spawn "$1" "$1/udp.log" "$PEER" echo 0.0.0.0:7007 "$1"
   await 5 in_host "$1" curl -s http://127.0.0.1:8080/ || fail "nginx does not answer on $1: $(cat "$DIR/$1/error.log")"

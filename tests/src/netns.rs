@@ -5,10 +5,13 @@
 //! runs in a host on a thread of its own: a socket stays in the namespace it was made in. Everything ends
 //! with the `Net`: processes, namespaces, files; a `Net` whose process was killed is removed by the next one.
 //!
-//! The balancer runs in `lb` ([`daemon`]), servers and clients are [`peers`], [`capture`] reads the wires.
+//! The balancer runs in `lb` ([`daemon`]), and beside it perhaps [`keepalived`]; servers and clients are [`peers`] and
+//! [`load`], [`capture`] reads the wires.
 
 pub mod capture;
 pub mod daemon;
+pub mod keepalived;
+pub mod load;
 pub mod peers;
 
 use std::fs::File;

@@ -1,11 +1,9 @@
 //! A service made, changed and taken away with `weiradm` while a client uses it; the file knows nothing of it.
 #![forbid(unsafe_code)]
 
-use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use control::weiradm::{Console, SocketTransport, SystemNames, run};
 use tests::netns::daemon::{Daemon, STATISTICS_SETTLE, configuration};
 use tests::netns::peers::{LineClient, start_line_server};
 use tests::netns::{Host, Net, Topology, VIP};
@@ -20,8 +18,7 @@ fn netns_weiradm_changes_what_clients_meet_at_once() {
     start_line_server(&net.server(1), PORT, "rs1");
     start_line_server(&net.server(2), PORT, "rs2");
     let weir = Daemon::start(&net, &configuration(&net, ""));
-    let socket = net.dir().join("weir.sock");
-    let weiradm = |arguments: &str| weiradm(&socket, arguments);
+    let weiradm = |arguments: &str| weir.weiradm(arguments);
     let [rs1, rs2] = [1, 2].map(|number| format!("{}:{PORT}", net.server_address(number)));
     let vip = format!("{VIP}:{PORT}");
     let client = net.client();
@@ -72,17 +69,6 @@ fn netns_weiradm_changes_what_clients_meet_at_once() {
     weiradm(&format!("-D -t {vip}"));
     LineClient::connect(&client, &vip).expect_err("no service");
     assert!(weir.stop().status.success());
-}
-
-/// Runs `weiradm`, which must succeed without a word of complaint; its output.
-fn weiradm(socket: &Path, arguments: &str) -> String {
-    let words: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
-    let (mut output, mut errors) = (Vec::new(), Vec::new());
-    let mut console = Console { input: &mut std::io::empty(), output: &mut output, errors: &mut errors };
-    let status = run("weiradm", &words, &SystemNames, &mut console, || SocketTransport::connect(socket));
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("weiradm prints text");
-    assert_eq!((status.expect("memory can be written to"), text(errors).as_str()), (0, ""), "{arguments}");
-    text(output)
 }
 
 fn connect(client: &Host, server: &str) -> LineClient {

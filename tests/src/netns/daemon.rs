@@ -1,6 +1,7 @@
 //! The daemon under test: started in the balancer's namespace, configured by file, asked over its socket.
 
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -9,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use control::api::rows::{
     CounterFields, DaemonRow, DestRow, DropRow, PortRow, ServiceRow, TableRow, WarningRow, WorkerRow,
 };
+use control::weiradm::{self, Console, SocketTransport, SystemNames};
 use rustix::process::Signal;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -247,6 +249,22 @@ impl Daemon {
         let mut command = Command::new(binary());
         command.args(args).arg("--socket").arg(&self.socket).stdin(Stdio::null());
         command
+    }
+
+    /// Runs `weiradm`, which must succeed without a word of complaint; its output.
+    pub fn weiradm(&self, arguments: &str) -> String {
+        let words: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
+        let (mut output, mut errors) = (Vec::new(), Vec::new());
+        let mut console = Console { input: &mut io::empty(), output: &mut output, errors: &mut errors };
+        let connect = || SocketTransport::connect(&self.socket);
+        let status = weiradm::run("weiradm", &words, &SystemNames, &mut console, connect);
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("weiradm prints text");
+        assert_eq!(
+            (status.expect("memory can be written to"), text(errors).as_str()),
+            (0, ""),
+            "{arguments}"
+        );
+        text(output)
     }
 
     fn json<T: DeserializeOwned>(&self, args: &[&str]) -> T {

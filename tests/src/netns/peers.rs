@@ -5,9 +5,12 @@
 use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::{Host, Net, Process, wait_for};
 
@@ -117,36 +120,51 @@ impl LineClient {
     }
 }
 
-/// An nginx on one server of a network, answering its name on `/` and storing what is PUT under `/files/`.
+/// An nginx on one server of a network, answering its name on `/` and storing what is PUT under `/files/`. Killed when
+/// dropped, all its processes at once.
 #[derive(Debug)]
 pub struct Nginx {
-    _process: Process,
+    process: Process,
     /// Directory behind `/files/`.
     pub files: std::path::PathBuf,
 }
 
 impl Nginx {
-    /// Starts it on server `number`, port 8080, and waits until it listens.
+    /// Starts it on server `number` by the name `rsNUMBER`, port 8080, and waits until it listens.
     pub fn start(net: &Net, number: usize) -> Nginx {
-        let dir = net.dir().join(format!("nginx{number}"));
+        Nginx::start_as(net, number, &format!("rs{number}"), 8080)
+    }
+
+    /// [`Nginx::start`] with a name and L4 port of one's own.
+    pub fn start_as(net: &Net, number: usize, name: &str, port: u16) -> Nginx {
+        let dir = net.dir().join(name);
         let files = dir.join("files");
         fs::create_dir_all(&files).expect("a directory of our own");
         let config = include_str!("../../demo/nginx.conf")
             .replace("@dir@", &dir.display().to_string())
-            .replace("@name@", &format!("rs{number}"));
+            .replace("@name@", name)
+            .replace("@port@", &port.to_string());
         fs::write(dir.join("nginx.conf"), config).expect("a directory of our own");
         let host = net.server(number);
         let mut command = host.command("nginx");
-        command
-            .arg("-e")
-            .arg(dir.join("error.log"))
-            .arg("-c")
-            .arg(dir.join("nginx.conf"))
-            .stderr(Stdio::null());
+        command.process_group(0).stderr(Stdio::null());
+        command.arg("-e").arg(dir.join("error.log")).arg("-c").arg(dir.join("nginx.conf"));
         let process = Process::start("nginx", &mut command);
         wait_for("nginx listens", Duration::from_secs(5), || {
-            host.run(|| TcpStream::connect("127.0.0.1:8080").ok())
+            host.run(|| TcpStream::connect(("127.0.0.1", port)).ok())
         });
-        Nginx { _process: process, files }
+        Nginx { process, files }
+    }
+
+    /// Sends a signal to all its processes.
+    pub fn signal(&self, signal: Signal) {
+        let group = Pid::from_raw(self.process.id().cast_signed()).expect("a process id is not 0");
+        kill_process_group(group, signal).expect("its first process has not been waited for");
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
     }
 }

@@ -1,0 +1,385 @@
+//! keepalived as it is, under `weir exec`: what its checks, reloads and stop say is what clients meet, and at every step
+//! `weiradm -Ln`, `weir list`, Debian's ipvsadm and the traffic agree.
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tests::netns::daemon::{Daemon, configuration, service};
+use tests::netns::keepalived::Keepalived;
+use tests::netns::load::{Load, Request};
+use tests::netns::peers::Nginx;
+use tests::netns::{Net, Topology, VIP, text_of, wait_for};
+
+/// Time between two checks of a server, and how long one waits for an answer.
+const CHECK: Duration = Duration::from_millis(500);
+const CHECK_TIMEOUT: Duration = Duration::from_millis(500);
+/// keepalived and the daemon run on a busy machine.
+const SLACK: Duration = Duration::from_millis(500);
+
+#[test]
+fn netns_keepalived_moves_traffic_as_its_checks_say() {
+    let Some(mut site) = Site::up(&keepalived("rr", [1, 1])) else { return };
+    let both = "TCP 192.0.2.100:80 rr\n-> 10.0.0.11:8080 Masq 1\n-> 10.0.0.12:8080 Masq 1";
+    site.shows(both);
+    site.serves("192.0.2.100:80", &[("rs1", 4), ("rs2", 4)]);
+
+    // Killed: its port refuses. Gone from the pool at the next check, and from then on no request fails.
+    let load = Load::start(&site.net.client(), "192.0.2.100:80");
+    std::thread::sleep(CHECK);
+    let killed = Instant::now();
+    site.web[0] = None;
+    site.shows("TCP 192.0.2.100:80 rr\n-> 10.0.0.12:8080 Masq 1");
+    let moved = Instant::now();
+    assert!(moved - killed < CHECK + SLACK, "{:?} after the kill", moved - killed);
+    std::thread::sleep(CHECK);
+    let requests = load.stop();
+    assert!(served(&requests, ..killed).iter().any(|name| name == "rs1"), "{requests:?}");
+    let later = served(&requests, moved..);
+    assert!(later.len() > 10 && later.iter().all(|name| name == "rs2"), "{later:?}");
+    site.serves("192.0.2.100:80", &[("rs2", 4)]);
+
+    // Back again: no request fails on the way.
+    let load = Load::start(&site.net.client(), "192.0.2.100:80");
+    site.web[0] = Some(Nginx::start(&site.net, 1));
+    site.shows(both);
+    let back = Instant::now();
+    std::thread::sleep(CHECK);
+    let requests = load.stop();
+    let all = served(&requests, ..);
+    assert!(served(&requests, back..).iter().any(|name| name == "rs1"), "{all:?}");
+    site.serves("192.0.2.100:80", &[("rs1", 4), ("rs2", 4)]);
+
+    // One hangs, and stays with weight 0 as inhibit_on_failure asks; then the quorum is lost with the other.
+    site.web[1].as_ref().expect("it runs").signal(Signal::STOP);
+    let stopped = Instant::now();
+    site.shows("TCP 192.0.2.100:80 rr\n-> 10.0.0.11:8080 Masq 1\n-> 10.0.0.12:8080 Masq 0");
+    assert!(stopped.elapsed() < CHECK + CHECK_TIMEOUT + SLACK, "{:?} after the stop", stopped.elapsed());
+    site.serves("192.0.2.100:80", &[("rs1", 4)]);
+    let killed = Instant::now();
+    site.web[0] = None;
+    site.shows("TCP 192.0.2.100:80 rr\n-> 10.0.0.12:8080 Masq 0\n-> 10.0.0.12:8081 Masq 1");
+    assert!(killed.elapsed() < CHECK + SLACK, "{:?} after the kill", killed.elapsed());
+    site.serves("192.0.2.100:80", &[("sorry", 4)]);
+
+    // Both are well again: the sorry server leaves.
+    site.web[1].as_ref().expect("it runs").signal(Signal::CONT);
+    site.web[0] = Some(Nginx::start(&site.net, 1));
+    site.shows(both);
+    site.serves("192.0.2.100:80", &[("rs1", 4), ("rs2", 4)]);
+
+    assert_eq!(site.weir().weiradm("-L --timeout"), "Timeout (tcp tcpfin udp): 901 121 301\n");
+    site.stops();
+    assert_eq!(site.weir().weiradm("-L --timeout"), "Timeout (tcp tcpfin udp): 900 120 300\n");
+}
+
+#[test]
+fn netns_keepalived_reloads_keep_what_did_not_change() {
+    let group = |addresses: &str| {
+        format!(
+            "virtual_server_group G {{
+                {addresses} 80
+                fwmark 77
+            }}
+            virtual_server group G {{
+                delay_loop 0.5
+                lb_algo wlc
+                lb_kind NAT
+                protocol TCP
+                real_server 10.0.0.12 8080 {{
+                    weight 5
+                    TCP_CHECK
+                }}
+            }}\n"
+        )
+    };
+    let Some(mut site) = Site::up(&(keepalived("rr", [1, 1]) + &group("192.0.2.101-102"))) else { return };
+    let member = |service: &str| format!("{service} wlc\n-> 10.0.0.12:8080 Masq 5");
+    let members =
+        |services: &[&str]| services.iter().map(|service| member(service)).collect::<Vec<_>>().join("\n");
+    let before = members(&["TCP 192.0.2.101:80", "TCP 192.0.2.102:80", "FWM 77"]);
+    site.shows(&format!("TCP {VIP}:80 rr\n-> 10.0.0.11:8080 Masq 1\n-> 10.0.0.12:8080 Masq 1\n{before}"));
+    site.serves("192.0.2.100:80", &[("rs1", 4), ("rs2", 4)]);
+    site.serves("192.0.2.101:80", &[("rs2", 4)]);
+    site.serves("192.0.2.102:80", &[("rs2", 4)]);
+    let unbuilt = site.weir().status().warnings.into_iter().any(|warning| warning.seen.contains("mark:77"));
+    assert!(unbuilt, "what is listed and not forwarded is named: {:?}", site.weir().status().warnings);
+
+    // Another scheduler, other weights, a longer range: open connections stay where they are, new ones follow the weights.
+    let mut open = [(); 2].map(|()| connect(&site.net, "192.0.2.100:80"));
+    let servers = open.each_mut().map(ask);
+    assert_ne!(servers[0], servers[1]);
+    let load = Load::start(&site.net.client(), "192.0.2.101:80");
+    site.keepalived().reload(&(keepalived("wrr", [3, 1]) + &group("192.0.2.101-103")));
+    let after = members(&["TCP 192.0.2.101:80", "TCP 192.0.2.102:80", "TCP 192.0.2.103:80", "FWM 77"]);
+    site.shows(&format!("TCP {VIP}:80 wrr\n-> 10.0.0.11:8080 Masq 3\n-> 10.0.0.12:8080 Masq 1\n{after}"));
+    site.serves("192.0.2.100:80", &[("rs1", 6), ("rs2", 2)]);
+    site.serves("192.0.2.103:80", &[("rs2", 4)]);
+    assert_eq!(open.each_mut().map(ask), servers);
+    assert!(served(&load.stop(), ..).iter().all(|name| name == "rs2"));
+    let (counters, _) = site.weir().counters(&format!("tcp:{VIP}:80"));
+    assert!(counters.connections_total >= 8 + 2 + 8, "counters went on: {counters:?}");
+
+    // keepalived 2.2.7 forgets at such a reload who uses a range: when it stops, it empties those services and leaves them.
+    site.keepalived.take().expect("it runs").stop();
+    site.shows("TCP 192.0.2.101:80 wlc\nTCP 192.0.2.102:80 wlc\nTCP 192.0.2.103:80 wlc");
+    assert_eq!(
+        site.weir().log().matches("command=\"-D").count(),
+        2,
+        "one service and the mark: {}",
+        site.weir().log()
+    );
+    // The next one flushes at its start, and without such a reload leaves nothing.
+    site.keepalived =
+        Some(Keepalived::start(&site.net, &(keepalived("rr", [1, 1]) + &group("192.0.2.101-102"))));
+    site.shows(&format!("TCP {VIP}:80 rr\n-> 10.0.0.11:8080 Masq 1\n-> 10.0.0.12:8080 Masq 1\n{before}"));
+    site.stops();
+}
+
+#[test]
+fn netns_keepalived_outlives_the_daemon_beneath_it() {
+    let Some(mut site) = Site::up(&keepalived("rr", [1, 1])) else { return };
+    let both = "TCP 192.0.2.100:80 rr\n-> 10.0.0.11:8080 Masq 1\n-> 10.0.0.12:8080 Masq 1";
+    site.shows(both);
+    let file = |servers: &[usize]| {
+        let dests = servers.iter().map(|number| (format!("{}:8080", site.net.server_address(*number)), 1));
+        service(&format!("tcp://{VIP}:80"), "rr", "nat", &Vec::from_iter(dests))
+    };
+    let [with_both, with_second] = [file(&[1, 2]), file(&[2])];
+
+    // A server goes while there is no daemon: the removal is tried again until there is one. Nobody spins meanwhile.
+    site.kills_daemon();
+    let ticks = site.keepalived().checker_ticks();
+    site.web[0] = None;
+    site.keepalived().await_log("Device or resource busy");
+    std::thread::sleep(Duration::from_secs(1));
+    let ticks = site.keepalived().checker_ticks() - ticks;
+    assert!(ticks < 5, "{ticks} ticks of 10 ms in about 2 s");
+    site.starts_daemon(&with_both);
+    site.shows("TCP 192.0.2.100:80 rr\n-> 10.0.0.12:8080 Masq 1");
+    site.serves("192.0.2.100:80", &[("rs2", 4)]);
+
+    // It comes back while there is none.
+    site.kills_daemon();
+    site.web[0] = Some(Nginx::start(&site.net, 1));
+    std::thread::sleep(2 * CHECK);
+    site.starts_daemon(&with_second);
+    site.shows(both);
+    site.serves("192.0.2.100:80", &[("rs1", 4), ("rs2", 4)]);
+    site.stops();
+}
+
+#[test]
+fn netns_keepalived_as_vrrp_speaker_starts_and_stops_the_sync_daemon() {
+    let vrrp = |priority: u8, peer: &str| {
+        format!(
+            "global_defs {{
+                router_id test
+                lvs_sync_daemon lan {peer} id 51 maxlen 1400 port 8850 ttl 3 group 224.0.0.90
+            }}
+            vrrp_instance V1 {{
+                interface lan
+                state BACKUP
+                virtual_router_id 7
+                priority {priority}
+                version 3
+                advert_int 0.2
+                virtual_ipaddress {{
+                    10.0.0.250/32
+                }}
+            }}\n"
+        )
+    };
+    let with_service =
+        |text: String| text + keepalived("rr", [1, 1]).split_once('}').expect("global_defs end").1;
+    let Some(mut site) = Site::up(&with_service(vrrp(100, "V1"))) else { return };
+    let role = |role: &str| {
+        format!(
+            "{role} sync daemon (mcast=lan, syncid=51, maxlen=1400, group=224.0.0.90, port=8850, ttl=3)\n"
+        )
+    };
+    site.keepalived().await_log("Entering MASTER STATE");
+    wait_for("it is master", Duration::from_secs(5), || {
+        (site.weir().weiradm("-L --daemon") == role("master")).then_some(())
+    });
+    assert!(site.keepalived().log().contains("Entering BACKUP STATE"));
+    let started =
+        ["Backup", "Master"].map(|state| site.weir().log().find(&format!("--start-daemon {state}")));
+    assert!(started[0].is_some() && started[0] < started[1], "{}", site.weir().log());
+    let warnings = site.weir().status().warnings;
+    assert!(warnings.iter().any(|warning| warning.seen.contains("the sync daemon")), "{warnings:?}");
+    site.shows("TCP 192.0.2.100:80 rr\n-> 10.0.0.11:8080 Masq 1\n-> 10.0.0.12:8080 Masq 1");
+    site.serves("192.0.2.100:80", &[("rs1", 4), ("rs2", 4)]);
+    site.stops();
+    assert_eq!(site.weir().weiradm("-L --daemon"), "");
+
+    // Not tied to VRRP: both at once.
+    site.keepalived = Some(Keepalived::start(&site.net, &with_service(vrrp(100, ""))));
+    assert_eq!(site.weir().weiradm("-L --daemon"), role("master") + &role("backup"));
+    site.stops();
+    assert_eq!(site.weir().weiradm("-L --daemon"), "");
+}
+
+/// keepalived's configuration of one service on the two servers, with a sorry server.
+fn keepalived(scheduler: &str, weights: [u32; 2]) -> String {
+    let [first, second] = weights;
+    format!(
+        "global_defs {{
+            router_id test
+            lvs_flush
+            lvs_timeouts tcp 901 tcpfin 121 udp 301
+        }}
+        virtual_server {VIP} 80 {{
+            delay_loop {check}
+            lb_algo {scheduler}
+            lb_kind NAT
+            protocol TCP
+            alpha
+            quorum 1
+            sorry_server 10.0.0.12 8081
+            real_server 10.0.0.11 8080 {{
+                weight {first}
+                TCP_CHECK {{
+                    connect_timeout {timeout}
+                    retry 0
+                }}
+            }}
+            real_server 10.0.0.12 8080 {{
+                weight {second}
+                inhibit_on_failure
+                HTTP_GET {{
+                    url {{
+                        path /
+                        status_code 200
+                    }}
+                    connect_timeout {timeout}
+                    retry 0
+                }}
+            }}
+        }}\n",
+        check = CHECK.as_secs_f32(),
+        timeout = CHECK_TIMEOUT.as_secs_f32(),
+    )
+}
+
+/// Names that answered the requests begun in a span of time, none of which may have failed.
+fn served(requests: &[Request], span: impl std::ops::RangeBounds<Instant>) -> Vec<String> {
+    let inside = requests.iter().filter(|request| span.contains(&request.begun));
+    let name = |request: &Request| match &request.answer {
+        Ok(name) => name.clone(),
+        Err(error) => panic!("a request failed, {:?} ago: {error}", request.begun.elapsed()),
+    };
+    inside.map(name).collect()
+}
+
+/// Balancer, servers and keepalived, all running.
+struct Site {
+    keepalived: Option<Keepalived>,
+    weir: Option<Daemon>,
+    web: [Option<Nginx>; 2],
+    _sorry: Nginx,
+    net: Net,
+}
+
+impl Site {
+    fn up(configuration_of_keepalived: &str) -> Option<Site> {
+        if !Keepalived::is_installed() {
+            return None;
+        }
+        let net = Net::up(Topology::Nat)?;
+        let web = [1, 2].map(|number| Some(Nginx::start(&net, number)));
+        let sorry = Nginx::start_as(&net, 2, "sorry", 8081);
+        let weir = Some(Daemon::start(&net, &configuration(&net, "")));
+        let keepalived = Some(Keepalived::start(&net, configuration_of_keepalived));
+        Some(Site { keepalived, weir, web, _sorry: sorry, net })
+    }
+
+    fn weir(&self) -> &Daemon {
+        self.weir.as_ref().expect("a daemon runs")
+    }
+
+    fn keepalived(&self) -> &Keepalived {
+        self.keepalived.as_ref().expect("keepalived runs")
+    }
+
+    fn kills_daemon(&mut self) {
+        self.weir = None;
+    }
+
+    fn starts_daemon(&mut self, services: &str) {
+        self.weir = Some(Daemon::start(&self.net, &configuration(&self.net, services)));
+    }
+
+    /// Waits until these services are listed, without connection counts, and three programs agree on it.
+    #[track_caller]
+    fn shows(&self, expected: &str) {
+        let weir = self.weir();
+        let start = Instant::now();
+        while rules(&weir.weiradm("-L -n")) != expected && start.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let log = || self.keepalived.as_ref().map(Keepalived::log).unwrap_or_default();
+        assert_eq!(rules(&weir.weiradm("-L -n")), expected, "{}", log());
+        assert_eq!(rules(&output(&mut weir.ask(&["list"]))), expected);
+        let mut ipvsadm = weir.ask(&["exec"]);
+        assert_eq!(rules(&output(ipvsadm.args(["--", "/usr/sbin/ipvsadm", "-L", "-n"]))), expected);
+    }
+
+    /// Asks with new connections, as many as expected answers, and counts who answered.
+    #[track_caller]
+    fn serves(&self, service: &str, expected: &[(&str, usize)]) {
+        let count = expected.iter().map(|(_, count)| count).sum();
+        let url = format!("http://{service}/");
+        let urls = vec![url.as_str(); count];
+        let arguments = [&["-sS", "--max-time", "2", "-H", "Connection: close"][..], &urls].concat();
+        let mut answers = BTreeMap::new();
+        for name in self.net.client().output("curl", &arguments).lines() {
+            *answers.entry(name.to_owned()).or_insert(0) += 1;
+        }
+        let expected = BTreeMap::from_iter(expected.iter().map(|(name, count)| ((*name).to_owned(), *count)));
+        assert_eq!(answers, expected, "{service}");
+    }
+
+    /// keepalived ends and takes its services with it; nobody answers any more.
+    fn stops(&mut self) {
+        self.keepalived.take().expect("it is stopped once").stop();
+        self.shows("");
+        let mut curl = self.net.client().command("curl");
+        let status =
+            curl.args(["-s", "--max-time", "1", &format!("http://{VIP}/")]).status().expect("ip runs");
+        assert!(!status.success());
+    }
+}
+
+/// A connection of the client's.
+fn connect(net: &Net, service: &str) -> TcpStream {
+    net.client().run(|| TcpStream::connect(service).expect("it is served"))
+}
+
+/// Asks on an open connection; name of the server that answers.
+fn ask(connection: &mut TcpStream) -> String {
+    connection.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n").expect("the connection is open");
+    let mut lines = BufReader::new(connection).lines().map(|line| line.expect("an answer"));
+    lines.find(String::is_empty).expect("the head ends");
+    lines.next().expect("a name")
+}
+
+/// A listing after its head, without connection counts, blanks made one.
+fn rules(listing: &str) -> String {
+    let line = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let rule = if words[0] == "->" { &words[..4] } else { &words[..] };
+        rule.join(" ")
+    };
+    listing.lines().skip(3).map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn output(command: &mut Command) -> String {
+    let output = command.output().expect("weir runs");
+    assert!(output.status.success(), "{}", text_of(&output));
+    String::from_utf8(output.stdout).expect("listings are text")
+}
