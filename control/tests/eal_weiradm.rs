@@ -4,6 +4,8 @@
 
 #[path = "weiradm_common/differences.rs"]
 mod differences;
+#[path = "weiradm_common/go.rs"]
+mod go;
 #[path = "weiradm_common/kernel.rs"]
 mod kernel;
 #[path = "weiradm_common/program.rs"]
@@ -64,6 +66,8 @@ fn eal_weiradm_on_a_running_daemon() {
     the_unbuilt_is_listed_and_named(&site);
     site.clear();
     one_datagram_is_one_publication(&site);
+    site.clear();
+    go::clients(&site.socket(), |arguments| site.must(arguments));
     site.clear();
     two_thousand_services(&site);
     others_may_read(&site);
