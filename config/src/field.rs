@@ -58,7 +58,9 @@ macro_rules! settings {
     };
 }
 
-settings!(Daemon, "daemon", socket state_dir log);
+settings!(Daemon, "daemon",
+    socket socket_group socket_mode write_users read_groups write_rate write_burst state_dir log
+);
 settings!(Eal, "eal", pages memory_mb args);
 settings!(Workers, "workers", cpus mode steer sched_scope nice);
 settings!(Connections, "connections", max extras_max on_full);

@@ -7,6 +7,7 @@
 //! | `args`, `eal` | [`EalArgs`], checked; [`Eal`], one in a process, the last to go; [`EalHandle`] |
 //! | `log` | DPDK's log lines as `tracing` events of target `weir::eal` |
 //! | `lcore`, `thread` | [`LcoreToken`] for the caller's own threads; CPU list, niceness, slack, name |
+//! | `peer` | groups of a process that connects |
 //! | `mempool`, `mbuf`, `burst` | [`Mempool`], [`Mbuf`], [`Burst`] and [`free_bulk`] |
 //! | `port`, `device`, `queue` | [`PortClaim`], [`Port`], [`RxQueue`], [`TxQueue`] |
 //! | `ring` | [`handoff`]: mbufs from one lcore to another |
@@ -91,6 +92,7 @@ mod log;
 mod mbuf;
 mod mempool;
 mod pages;
+mod peer;
 mod port;
 mod prefetch;
 mod queue;
@@ -111,6 +113,7 @@ pub use lcore::LcoreToken;
 pub use mbuf::{Mbuf, NoRoom, RxChecksum};
 pub use mempool::{DEFAULT_DATA_ROOM, HEADROOM_BYTES, Mempool, PoolConfig, PoolEmpty};
 pub use pages::{PageChoice, Pages, Prefault, Slab, SlabError};
+pub use peer::peer_groups;
 pub use port::{Configured, Link, MacBytes, Port, PortClaim, PortConfig, PortInfo, PortStats, Started};
 pub use prefetch::{prefetch_index, prefetch_read, prefetch_write};
 pub use queue::{RxQueue, TxQueue};

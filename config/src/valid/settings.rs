@@ -7,6 +7,18 @@ use crate::field::words;
 pub struct Daemon {
     /// Path of the control socket.
     pub socket: String,
+    /// Group of the control socket, name or number.
+    pub socket_group: String,
+    /// Mode of the control socket, octal.
+    pub socket_mode: String,
+    /// Users that may change things, names or numbers.
+    pub write_users: Vec<String>,
+    /// Groups that may read, names or numbers.
+    pub read_groups: Vec<String>,
+    /// Changes per second of one user other than root.
+    pub write_rate: u32,
+    /// How many of them at once.
+    pub write_burst: u32,
     /// Directory of the journal.
     pub state_dir: String,
     /// `tracing` filter, e.g. `info,weir::est=debug`.

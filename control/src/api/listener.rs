@@ -2,8 +2,8 @@
 //!
 //! Model: a path belongs to the daemon that listens on it. Whether one does is asked by connecting: a live
 //! daemon accepts, a dead one's file refuses and is replaced. Opening is serialised by a lock on the
-//! directory, so two daemons that start together cannot both take the path. The file is 0660, owned by the
-//! daemon's user and the group `ipvs` where that exists; the kernel checks it at connect. Dropping the
+//! directory, so two daemons that start together cannot both take the path. The file is made for its owner alone
+//! and then gets the group and mode of [`Access`]; the kernel checks them at connect. Dropping the
 //! listener removes the file, if it is still this listener's. Control thread only.
 
 use std::fs::{self, File};
@@ -12,14 +12,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, Gid, Mode};
+use rustix::fs::{FlockOperation, Mode};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
+use super::access::Access;
 use crate::failure::Failure;
 
-/// Group that may use the socket besides its owner.
-const GROUP: &str = "ipvs";
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 64;
 
@@ -39,17 +38,17 @@ impl Listener {
     ///
     /// # Errors
     /// See [`ensure_free`]; or the file cannot be made. Nothing is left behind.
-    pub fn open(path: &Path) -> Result<Listener, Failure> {
+    pub fn open(path: &Path, access: &Access) -> Result<Listener, Failure> {
         let failed = |error: io::Error| Failure::environment(shown(path), format!("cannot listen: {error}"));
         let made_dir = make_dir(path).map_err(failed)?;
-        let listener = Self::open_in_dir(path, made_dir.clone());
+        let listener = Self::open_in_dir(path, made_dir.clone(), access);
         if let (Err(_), Some(dir)) = (&listener, &made_dir) {
             let _ = fs::remove_dir(dir);
         }
         listener
     }
 
-    fn open_in_dir(path: &Path, made_dir: Option<PathBuf>) -> Result<Listener, Failure> {
+    fn open_in_dir(path: &Path, made_dir: Option<PathBuf>, access: &Access) -> Result<Listener, Failure> {
         let failed = |error: io::Error| Failure::environment(shown(path), format!("cannot listen: {error}"));
         let address = address(path)?;
         let dir = File::open(dir_of(path)).map_err(failed)?;
@@ -63,7 +62,7 @@ impl Listener {
         let file = fs::symlink_metadata(path).map_err(failed)?;
         let listener = Listener { fd, path: path.to_owned(), identity: (file.dev(), file.ino()), made_dir };
         rustix::net::listen(&listener.fd, BACKLOG).map_err(|e| failed(e.into()))?;
-        open_to_group(path).map_err(failed)?;
+        open_to(path, access).map_err(failed)?;
         Ok(listener)
     }
 
@@ -146,21 +145,13 @@ fn bind_private(fd: &OwnedFd, address: &SocketAddrUnix) -> rustix::io::Result<()
     bound
 }
 
-/// Gives the file to the group, if there is one, and lets owner and group connect.
-fn open_to_group(path: &Path) -> io::Result<()> {
-    if let Some(gid) = group_id(GROUP) {
+/// Gives the file its group and mode.
+fn open_to(path: &Path, access: &Access) -> io::Result<()> {
+    if let Some(gid) = access.file_group() {
         rustix::fs::chown(path, None, Some(gid))?;
     }
-    rustix::fs::chmod(path, Mode::from_raw_mode(0o660))?;
+    rustix::fs::chmod(path, access.file_mode())?;
     Ok(())
-}
-
-/// Number of a local group.
-fn group_id(name: &str) -> Option<Gid> {
-    let text = fs::read_to_string("/etc/group").ok()?;
-    let fields =
-        text.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|fields| fields[0] == name)?;
-    fields.get(2)?.parse().ok().map(Gid::from_raw)
 }
 
 /// Makes the socket's directory, one level; returns it if it was made.
@@ -191,9 +182,9 @@ mod tests {
     fn a_live_socket_is_left_alone_and_a_dead_one_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("weir.sock");
-        let first = Listener::open(&path).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o660);
-        let second = Listener::open(&path).unwrap_err();
+        let first = Listener::open(&path, &Access::default()).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let second = Listener::open(&path, &Access::default()).unwrap_err();
         assert_eq!(second.exit, Exit::Environment);
         assert!(second.why.contains("two daemons"), "{second}");
         assert!(first.accept().is_some(), "the probe of the second daemon");
@@ -202,7 +193,7 @@ mod tests {
         assert!(!path.exists());
         rustix::net::bind(seqpacket(SocketFlags::empty()).unwrap(), &address(&path).unwrap()).unwrap();
         assert!(path.exists(), "left behind by a daemon that was killed");
-        let third = Listener::open(&path).unwrap();
+        let third = Listener::open(&path, &Access::default()).unwrap();
         rustix::net::connect(seqpacket(SocketFlags::empty()).unwrap(), &address(&path).unwrap()).unwrap();
         drop(third);
     }
@@ -211,13 +202,13 @@ mod tests {
     fn a_listener_removes_no_file_but_its_own() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("made").join("weir.sock");
-        let listener = Listener::open(&path).unwrap();
+        let listener = Listener::open(&path, &Access::default()).unwrap();
         fs::remove_file(&path).unwrap();
         fs::write(&path, "another's").unwrap();
         drop(listener);
         assert!(path.exists());
         fs::remove_file(&path).unwrap();
-        drop(Listener::open(&path).unwrap());
+        drop(Listener::open(&path, &Access::default()).unwrap());
         assert!(path.parent().unwrap().exists(), "this listener did not make the directory");
     }
 
@@ -226,7 +217,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("weir.sock");
         fs::write(&path, "precious").unwrap();
-        assert_eq!(Listener::open(&path).unwrap_err().exit, Exit::Environment);
+        assert_eq!(Listener::open(&path, &Access::default()).unwrap_err().exit, Exit::Environment);
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     }
 }

@@ -1,9 +1,12 @@
 //! The control socket: everything that crosses it, and both of its ends.
 //!
 //! Two families of messages share it: our own, here, and the kernel's IPVS family, which a session hands on.
-//! `codec` turns bytes into messages and back; `rows` are what messages carry; `listener` owns the path,
-//! `session` one client, `server` all of them; `client` is the other end, used by the commands.
+//! `codec` turns bytes into messages and back; `rows` are what messages carry; `listener` owns the path, `access`
+//! says who may do what, `budget` how often; `session` is one client, `server` all of them; `client` is the
+//! other end, used by the commands.
 
+pub mod access;
+pub mod budget;
 pub mod client;
 pub mod codec;
 pub mod listener;

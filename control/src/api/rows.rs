@@ -147,7 +147,7 @@ pub struct WorkerRow {
 /// One table of fixed size.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TableRow {
-    /// Which: `connections`, `services`, `destinations`, `neighbours`, `mbufs`.
+    /// Which: `connections`, `services`, `destinations`, `neighbours`, `clients`, `mbufs`.
     pub table: String,
     /// Entries in use.
     pub used: u64,

@@ -6,24 +6,40 @@
 //! nothing else, and the memory of a client is one datagram. Its requests are answered in order, one at a
 //! time. A reader that takes nothing for [`STALL`](super::session::STALL) is closed.
 //!
+//! A turn is bounded: so many steps of each client, a slice of time for all of them, so many new clients, one
+//! listing of the whole table begun. Whoever connects beyond the limits is closed at once; whoever wants a listing
+//! beyond the limits waits. Of both, some places are root's alone.
+//!
 //! Nothing here knows what a row means.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 
+use super::access::Access;
 use super::codec::{Incoming, Refusal, Request};
 use super::listener::Listener;
 use super::session::Session;
 use super::text::{OPEN_MAX, Open};
 use crate::failure::Failure;
-use crate::ipvs;
+use crate::ipvs::{self, Rights};
 
 /// Clients together.
 pub const CLIENTS_MAX: usize = 256;
 /// Clients of one user other than root.
 pub const CLIENTS_PER_USER_MAX: usize = 32;
+/// Clients of all users other than root: a quarter of the places is left to root, however many users there are.
+pub const CLIENTS_OF_OTHERS_MAX: usize = 192;
+/// Listings of the whole table under way: each holds a copy, about 250 bytes a service.
+const LISTINGS_MAX: usize = 16;
+/// Of these, those of users other than root, and of one such user; who comes later waits.
+const LISTINGS_OF_OTHERS_MAX: usize = 12;
+const LISTINGS_PER_USER_MAX: usize = 4;
+/// Clients are served so long before the loop looks again who is ready, ticks and signals among them.
+const SLICE: Duration = Duration::from_millis(2);
+/// New clients taken or turned away in one turn; those that connect meanwhile wait for the next.
+const ACCEPTS_PER_TURN: usize = 64;
 
 /// Who is on the other end, as of the moment of connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +48,8 @@ pub struct Peer {
     pub uid: u32,
     /// Process id.
     pub pid: i32,
+    /// What it may do.
+    pub rights: Rights,
 }
 
 /// The next row of an answer.
@@ -107,9 +125,11 @@ pub trait Handler {
 #[derive(Debug)]
 pub struct Server {
     listener: Listener,
+    access: Access,
     clients: Vec<Session>,
     /// Files that clients have open.
     open: Vec<Open>,
+    turned_away: u64,
 }
 
 impl Server {
@@ -117,8 +137,9 @@ impl Server {
     ///
     /// # Errors
     /// As [`Listener::open`].
-    pub fn open(path: &Path) -> Result<Server, Failure> {
-        Ok(Server { listener: Listener::open(path)?, clients: Vec::new(), open: Vec::new() })
+    pub fn open(path: &Path, access: Access) -> Result<Server, Failure> {
+        let listener = Listener::open(path, &access)?;
+        Ok(Server { listener, access, clients: Vec::new(), open: Vec::new(), turned_away: 0 })
     }
 
     /// Descriptors to poll, the listener first; [`Server::serve`] takes the results in the same order.
@@ -138,11 +159,9 @@ impl Server {
     /// Serves what is ready. Never blocks.
     pub fn serve(&mut self, ready: &[PollFlags], now: Instant, handler: &mut dyn Handler) {
         let [listener, clients @ ..] = ready else { return };
-        let mut flags = clients.iter();
-        self.clients.retain_mut(|client| {
-            let flags = flags.next().copied().unwrap_or(PollFlags::empty());
-            client.turn(flags, now, handler).is_ok()
-        });
+        let (clients, files) = clients.split_at(self.clients.len().min(clients.len()));
+        self.serve_clients(clients, now, handler);
+        let mut flags = files.iter();
         self.open.retain_mut(|file| {
             let flags = flags.next().copied().unwrap_or(PollFlags::empty());
             file.turn(flags, now, handler).is_ok()
@@ -150,8 +169,40 @@ impl Server {
         let opened: Vec<_> = self.clients.iter_mut().filter_map(Session::take_opened).collect();
         opened.into_iter().for_each(|file| self.keep(file, now));
         if listener.contains(PollFlags::IN) {
-            self.accept(now, handler);
+            self.accept(now);
         }
+    }
+
+    /// Gives those that are due their turn, as long as the slice lasts; the next call begins with those left over.
+    fn serve_clients(&mut self, ready: &[PollFlags], now: Instant, handler: &mut dyn Handler) {
+        let begun = Instant::now();
+        let mut listings: Vec<u32> =
+            self.clients.iter().filter(|c| c.is_listing()).map(|c| c.peer().uid).collect();
+        let (mut started, mut over, mut served) = (false, false, 0);
+        let mut flags = ready.iter();
+        self.clients.retain_mut(|client| {
+            let flags = flags.next().copied().unwrap_or(PollFlags::empty());
+            over = over || begun.elapsed() > SLICE;
+            if over {
+                return true;
+            }
+            served += 1;
+            if !client.is_due(flags, now) {
+                return true;
+            }
+            let (uid, was_listing) = (client.peer().uid, client.is_listing());
+            let may_list = !started && has_listing_for(&listings, uid);
+            let goes_on = client.turn(flags, now, may_list, handler).is_ok();
+            served -= usize::from(!goes_on);
+            if client.is_listing() && !was_listing {
+                started = true;
+                listings.push(uid);
+            }
+            goes_on
+        });
+        let first = if over { served } else { 1 };
+        let clients = self.clients.len().max(1);
+        self.clients.rotate_left(first % clients);
     }
 
     /// Clients now connected.
@@ -159,14 +210,19 @@ impl Server {
         self.clients.len()
     }
 
-    fn accept(&mut self, now: Instant, handler: &mut dyn Handler) {
-        while let Some(fd) = self.listener.accept() {
-            let Ok(credentials) = rustix::net::sockopt::socket_peercred(&fd) else { continue };
-            let peer = Peer { uid: credentials.uid.as_raw(), pid: credentials.pid.as_raw_pid() };
-            let mut client = Session::new(fd, peer, now);
-            if self.has_room_for(peer) && client.turn(PollFlags::IN, now, handler).is_ok() {
-                client.take_opened().into_iter().for_each(|file| self.keep(file, now));
-                self.clients.push(client);
+    /// Clients ever closed for want of a place.
+    pub fn turned_away(&self) -> u64 {
+        self.turned_away
+    }
+
+    fn accept(&mut self, now: Instant) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let Some(fd) = self.listener.accept() else { return };
+            match self.access.peer(&fd) {
+                Some(peer) if has_room_for(&self.clients, peer) => {
+                    self.clients.push(Session::new(fd, peer, now));
+                }
+                _ => self.turned_away += 1,
             }
         }
     }
@@ -179,11 +235,21 @@ impl Server {
         }
         self.open.push(file);
     }
+}
 
-    fn has_room_for(&self, peer: Peer) -> bool {
-        let of_user = self.clients.iter().filter(|c| c.peer().uid == peer.uid).count();
-        self.clients.len() < CLIENTS_MAX && (peer.uid == 0 || of_user < CLIENTS_PER_USER_MAX)
-    }
+fn has_listing_for(listings: &[u32], uid: u32) -> bool {
+    let count = |counts: &dyn Fn(u32) -> bool| listings.iter().filter(|of| counts(**of)).count();
+    let others_fit =
+        || count(&|of| of == uid) < LISTINGS_PER_USER_MAX && count(&|of| of != 0) < LISTINGS_OF_OTHERS_MAX;
+    listings.len() < LISTINGS_MAX && (uid == 0 || others_fit())
+}
+
+fn has_room_for(clients: &[Session], peer: Peer) -> bool {
+    let count = |counts: &dyn Fn(u32) -> bool| clients.iter().filter(|c| counts(c.peer().uid)).count();
+    let others_fit = || {
+        count(&|uid| uid == peer.uid) < CLIENTS_PER_USER_MAX && count(&|uid| uid != 0) < CLIENTS_OF_OTHERS_MAX
+    };
+    clients.len() < CLIENTS_MAX && (peer.uid == 0 || others_fit())
 }
 
 #[cfg(test)]

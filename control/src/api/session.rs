@@ -4,7 +4,8 @@
 //! under way (`answer` of our own family, `datagrams` of the IPVS family), messages of the last datagram wait (`inbox`), or it waits for the next datagram.
 //! [`Session::turn`] moves it on until it would have to wait, or its turn is over. The next datagram is read
 //! only when everything before it is answered, so a client can make us hold no more than one datagram each
-//! way. Control thread only.
+//! way. A client without rights may look families up and greet; what else it asks is refused, and that is the
+//! end. Control thread only.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,10 +19,10 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
-use super::codec::{self, Command, Incoming, Refusal};
+use super::codec::{self, Command, Incoming, Refusal, Request};
 use super::server::{Handler, Next, Outcome, Peer, Rows};
 use super::text::{self, Open};
-use crate::ipvs;
+use crate::ipvs::{self, Rights};
 
 /// Longest datagram of a client; the longest legal request of the family has about 600 bytes.
 pub const DATAGRAM_BYTES_MAX: usize = 16 * 1024;
@@ -32,7 +33,7 @@ pub const STALL: Duration = Duration::from_secs(10);
 /// Rows are packed into datagrams up to this size: netlink readers use buffers of 8 KiB.
 const REPLY_BYTES: usize = 8 * 1024;
 /// Steps of one session before the others get their turn.
-const STEPS_PER_TURN: usize = 32;
+const STEPS_PER_TURN: usize = 16;
 /// How soon to look again for rows that were not ready.
 const ROW_WAIT: Duration = Duration::from_millis(1);
 
@@ -48,10 +49,12 @@ pub struct Session {
     answer: Option<Answer>,
     /// Answers of the IPVS family under way.
     datagrams: Option<Box<dyn Iterator<Item = Vec<u8>>>>,
+    /// What is under way lists the whole table.
+    listing: bool,
     outbox: VecDeque<Datagram>,
     /// Our end of a file that the client was given.
     opened: Option<Open>,
-    /// The rows of `answer` were not ready.
+    /// The rows of `answer` were not ready, or the listing asked for may not begin yet.
     waiting: bool,
     /// Close when `outbox` is empty.
     closing: bool,
@@ -99,6 +102,7 @@ impl Session {
             inbox: VecDeque::new(),
             answer: None,
             datagrams: None,
+            listing: false,
             outbox: VecDeque::new(),
             opened: None,
             waiting: false,
@@ -133,9 +137,26 @@ impl Session {
         }
     }
 
-    /// Moves on until it would block, or for a bounded number of steps.
-    pub fn turn(&mut self, ready: PollFlags, now: Instant, handler: &mut dyn Handler) -> Result<(), Closed> {
-        if self.waiting && ready.intersects(PollFlags::HUP | PollFlags::ERR) {
+    /// Whether there is something to do: what it waits for is ready, or its deadline is over.
+    pub fn is_due(&self, ready: PollFlags, now: Instant) -> bool {
+        !ready.is_empty() || self.waiting || self.deadline(now).is_some_and(|deadline| deadline <= now)
+    }
+
+    /// Whether a listing of the whole table is under way.
+    pub fn is_listing(&self) -> bool {
+        self.listing
+    }
+
+    /// Moves on until it would block, or for a bounded number of steps. A listing of the whole table begins only
+    /// if it `may_list`.
+    pub fn turn(
+        &mut self,
+        ready: PollFlags,
+        now: Instant,
+        may_list: bool,
+        handler: &mut dyn Handler,
+    ) -> Result<(), Closed> {
+        if std::mem::take(&mut self.waiting) && ready.intersects(PollFlags::HUP | PollFlags::ERR) {
             return Err(Closed);
         }
         for _ in 0..STEPS_PER_TURN {
@@ -152,13 +173,21 @@ impl Session {
             } else if let Some(datagrams) = &mut self.datagrams {
                 match Iterator::next(datagrams) {
                     Some(datagram) => self.outbox.push_back(datagram.into()),
-                    None => self.datagrams = None,
+                    None => (self.datagrams, self.listing) = (None, false),
                 }
+            } else if self.inbox.front().is_some_and(|message| self.is_forbidden(message)) {
+                self.refuse_client();
+            } else if !may_list && self.wants_listing() {
+                self.waiting = true;
+                return Ok(());
             } else if self.inbox.front().is_some_and(Session::is_ipvs) {
+                self.listing = self.wants_listing();
                 let messages: Vec<_> = self.inbox.drain(..self.together()).collect();
                 self.datagrams = Some(Box::new(handler.ipvs(&messages, self.peer).into_iter().flatten()));
             } else if let Some(message) = self.inbox.pop_front() {
+                self.listing = Session::lists_table(&message);
                 self.start(message, now, handler);
+                self.listing &= self.answer.is_some();
                 if self.opened.is_some() {
                     // The server takes it before another can come.
                     self.flush(now)?;
@@ -217,17 +246,47 @@ impl Session {
         self.closing = true;
     }
 
+    /// Whether the client has no right to ask this or anything like it.
+    fn is_forbidden(&self, message: &Incoming) -> bool {
+        let is_hello = || matches!(message.request(), Ok(Request::Hello));
+        let is_open = || message.header.message_type == ipvs::LOOKUP || is_hello();
+        self.peer.rights == Rights::None && message.is_request() && !is_open()
+    }
+
+    /// Refuses the next message and ends the session.
+    fn refuse_client(&mut self) {
+        let message = self.inbox.pop_front();
+        let refusal = message.into_iter().flat_map(|m| ipvs::Answer::refused(&m, Errno::PERM));
+        self.outbox.extend(refusal.map(Datagram::from));
+        self.closing = true;
+    }
+
     /// Whether the IPVS family answers the message: its own, and the search for its number.
     fn is_ipvs(message: &Incoming) -> bool {
         message.is_request() && ipvs::FAMILIES.contains(&message.header.message_type)
     }
 
-    /// How many messages of the IPVS family go to the handler together: up to one of our own family, and no
+    /// How many messages of the IPVS family go to the handler together: up to one of another kind, and no
     /// more than one dump, since a dump holds a copy of the table until it is taken.
     fn together(&self) -> usize {
-        let family = self.inbox.iter().take_while(|message| Session::is_ipvs(message));
+        let ours = |message: &&Incoming| Session::is_ipvs(message) && !self.is_forbidden(message);
+        let family = self.inbox.iter().take_while(ours);
         let dump = family.clone().position(|message| message.header.flags & NLM_F_DUMP == NLM_F_DUMP);
         dump.map_or_else(|| family.count(), |at| at + 1)
+    }
+
+    /// Whether what is executed next lists the whole table.
+    fn wants_listing(&self) -> bool {
+        match self.inbox.front() {
+            Some(message) if Session::is_ipvs(message) => {
+                self.inbox.iter().take(self.together()).any(ipvs::lists_services)
+            }
+            message => message.is_some_and(Session::lists_table),
+        }
+    }
+
+    fn lists_table(message: &Incoming) -> bool {
+        message.is_request() && matches!(message.request(), Ok(Request::List | Request::Conns(_)))
     }
 
     /// Begins to answer one message of our own family.
@@ -311,7 +370,7 @@ impl Session {
         }
         if let Some(end) = ending {
             self.outbox.extend(end.map(Datagram::from));
-            self.answer = None;
+            (self.answer, self.listing) = (None, false);
         }
         moved
     }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use tracing::warn;
 
 use super::exchange::ConnRows;
-use super::state::{Daemon, rights};
+use super::state::Daemon;
 use super::table::stats;
 use crate::api::codec::Refusal;
 use crate::api::rows::{self, KnobRow};
@@ -28,9 +28,10 @@ const SYS: &str = "sys/";
 impl Daemon<'_> {
     /// Sets an old socket option.
     pub(super) fn set_option(&mut self, number: u32, data: &[u8], peer: Peer) -> Result<Outcome, Refusal> {
+        self.spend(peer)?;
         let done = self.change(peer, |running| {
             let mut server = ipvs::Server::new(running);
-            let done = server.set_option(number, data, rights(peer));
+            let done = server.set_option(number, data, peer.rights);
             (server.into_store(), done)
         });
         done.map(|()| Outcome::Done).map_err(|errno| Refusal::new(errno, errno.to_string()))
@@ -45,7 +46,7 @@ impl Daemon<'_> {
         peer: Peer,
     ) -> Result<Outcome, Refusal> {
         let server = ipvs::Server::new(self.running());
-        let answer = server.option(number, room as usize, data, rights(peer));
+        let answer = server.option(number, room as usize, data, peer.rights);
         answer.map(Outcome::Text).map_err(|errno| Refusal::new(errno, errno.to_string()))
     }
 
@@ -68,12 +69,10 @@ impl Daemon<'_> {
     pub(super) fn set_knob(&mut self, name: &str, text: &str, peer: Peer) -> Result<Outcome, Refusal> {
         let knob = knob(name)?;
         let what = format!("{PREFIX}{}", knob.key.name);
-        if rights(peer) != Rights::Write {
-            return Err(Refusal::new(
-                Errno::PERM,
-                format!("{what}: only root and the daemon's user may set it"),
-            ));
+        if peer.rights != Rights::Write {
+            return Err(Refusal::new(Errno::PERM, format!("{what}: you may not set it")));
         }
+        self.spend(peer)?;
         let cpus = self.knob_cpus.clone();
         let set = self.change(peer, |mut running| {
             let set = running.set_knob(knob, text, &cpus);
@@ -103,8 +102,8 @@ impl Daemon<'_> {
                 let text = self.table.tunables.text(knob, &self.knob_cpus);
                 return Ok(Outcome::Text(format!("{text}\n").into_bytes()));
             }
-            if rights(peer) != Rights::Write {
-                return Err(Refusal::new(Errno::ACCESS, "only root and the daemon's user may set knobs"));
+            if peer.rights != Rights::Write {
+                return Err(Refusal::new(Errno::ACCESS, "you may not set knobs"));
             }
             return Ok(Outcome::Knob(knob.key.name.to_owned()));
         }

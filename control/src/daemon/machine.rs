@@ -28,11 +28,13 @@ use super::boot::BootedPort;
 use super::cpus::CpuPlan;
 use super::exchange::Exchange;
 use super::hints::Hints;
-use super::meters::{DropMeter, LoadMeter};
+use super::meters::{Clients, DropMeter, LoadMeter};
 use super::signals::Signals;
 use super::state::{Daemon, TICK, WorkerHandle, apply_whole};
 use super::table::Table;
 use super::worker_thread::{self, Born, Life, Start};
+use crate::api::access::Access;
+use crate::api::budget::Budget;
 use crate::api::server::Server;
 use crate::failure::Failure;
 
@@ -138,6 +140,8 @@ impl<'a> Machine<'a> {
             clock,
             started: self.started,
             revision: 0,
+            budget: Budget::new(valid.daemon().write_rate, valid.daemon().write_burst),
+            clients: Clients::default(),
             hints: Hints::default(),
             drops: DropMeter::new(Instant::now()),
             ticks: 0,
@@ -147,7 +151,7 @@ impl<'a> Machine<'a> {
             warn!(target: "weir::config", setting, "accepted, not in effect in this version");
         }
         daemon.table.warn_of_all();
-        let mut server = Server::open(valid.daemon().socket.as_ref())?;
+        let mut server = Server::open(valid.daemon().socket.as_ref(), Access::new(valid.daemon()))?;
         let (services, destinations) = daemon.registry.sizes();
         info!(
             target: "weir::boot", services, destinations, socket = valid.daemon().socket,
@@ -231,6 +235,7 @@ fn control_loop(daemon: &mut Daemon<'_>, server: &mut Server, signals: &mut Sign
             reload(daemon);
         }
         server.serve(&ready, Instant::now(), daemon);
+        daemon.clients.note(server.clients(), server.turned_away());
         let now = Instant::now();
         if now >= next_tick {
             // After a long pause one tick is enough.

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use dataplane::counters::WorkerFigures;
 use dataplane::verdict::DropReason;
+use tracing::warn;
 
 use super::cpus::Mode;
 
@@ -30,6 +31,36 @@ impl DropMeter {
     pub fn per_second(&self, now: Instant, reason: DropReason, total: u64) -> f64 {
         let (since, then) = self.older;
         per_second(total.saturating_sub(then[reason as usize]), now.duration_since(since))
+    }
+}
+
+/// Clients of the control socket, and those there was no place for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Clients {
+    /// Connected now.
+    pub connected: u64,
+    /// Turned away since the start.
+    turned_away: u64,
+    /// Of these, how many the log was told of.
+    logged: u64,
+}
+
+impl Clients {
+    /// Takes the server's figures.
+    pub fn note(&mut self, connected: usize, turned_away: u64) {
+        self.connected = connected as u64;
+        self.turned_away = turned_away;
+    }
+
+    /// Logs those turned away since the last call. Once a second: anybody can cause them.
+    pub fn report(&mut self) {
+        let clients = self.turned_away - std::mem::replace(&mut self.logged, self.turned_away);
+        if clients > 0 {
+            warn!(
+                target: "weir::api", clients, connected = self.connected,
+                "clients of the control socket turned away: no place left for them or their user"
+            );
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::api::rows::{
     CounterFields, DaemonRow, DestRow, DropRow, ListHead, ListRow, PortRow, ServiceRow, StatusRow, TableRow,
     WarningRow, WorkerRow,
 };
+use crate::api::server::CLIENTS_MAX;
 use crate::ipvs::{Dest, Family, Method, Service, Stats, Store, flag};
 
 /// Size of an ordinary page on x86-64 and of the huge pages that DPDK takes by default.
@@ -211,6 +212,7 @@ fn tables(daemon: &Daemon<'_>) -> Vec<TableRow> {
         row("destinations", destinations.into(), limits.destinations.into(), counter_bytes),
         row("deleted", daemon.registry.trashed() as u64, limits.destinations.into(), 0),
         row("neighbours", neigh.rows().count() as u64, limits.neighbours.into(), neigh.memory_bytes()),
+        row("clients", daemon.clients.connected, CLIENTS_MAX as u64, 0),
         row("mbufs", daemon.pool.in_use().into(), daemon.pool.capacity().into(), 0),
     ]
 }

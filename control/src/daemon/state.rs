@@ -18,21 +18,23 @@ use dataplane::counters::{WorkerFigures, WorkerStats};
 use dataplane::publish::Publisher;
 use dataplane::registry::{ApplyError, Registry};
 use dpdk_sys::{Mempool, PageChoice, TscClock};
+use rustix::io::Errno;
 use tracing::{debug, info, warn};
 
 use super::boot::BootedPort;
 use super::cpus::Mode;
 use super::exchange::{ConnRows, Exchange};
 use super::hints::{self, Hints};
-use super::meters::{self, DropMeter, LoadMeter};
+use super::meters::{self, Clients, DropMeter, LoadMeter};
 use super::table::{Merged, Running, Table};
 use super::worker_thread::{Born, Life};
 use super::{facts, report};
+use crate::api::budget::Budget;
 use crate::api::codec::{self, Incoming, Refusal, Request};
 use crate::api::rows::{HelloRow, to_json};
 use crate::api::server::{Handler, Outcome, Peer};
 use crate::conn_filter::ConnFilter;
-use crate::ipvs::{self, Rights};
+use crate::ipvs;
 
 /// Time between two samples of the figures.
 pub const TICK: Duration = Duration::from_secs(1);
@@ -106,6 +108,10 @@ pub struct Daemon<'a> {
     pub started: Instant,
     /// Changes of configuration since the start.
     pub revision: u64,
+    /// What users other than root may still change.
+    pub budget: Budget,
+    /// Clients of the control socket.
+    pub clients: Clients,
     /// Mistakes that show.
     pub hints: Hints,
     pub(super) drops: DropMeter,
@@ -184,6 +190,7 @@ impl Daemon<'_> {
             let cpu_ns = meters::thread_cpu_ns(worker.born.tid.number());
             worker.load.sample(now, worker.mode, &worker.stats.read(), cpu_ns);
         }
+        self.clients.report();
         self.registry.set_time(self.clock.now_ns());
         self.publisher.reclaim();
         let generation = self.publisher.current().generation;
@@ -274,6 +281,18 @@ impl Daemon<'_> {
         result
     }
 
+    /// Whether each message is within what its user may change now.
+    fn within_budget(&mut self, messages: &[Incoming], peer: Peer) -> Vec<bool> {
+        let now = Instant::now();
+        messages.iter().map(|m| !ipvs::is_change(m) || self.budget.take(peer.uid, now)).collect()
+    }
+
+    /// Takes one change from the budget of this user.
+    pub(super) fn spend(&mut self, peer: Peer) -> Result<(), Refusal> {
+        let within = self.budget.take(peer.uid, Instant::now());
+        within.then_some(()).ok_or_else(|| Refusal::new(Errno::BUSY, "too many changes of this user at once"))
+    }
+
     fn end_unavailable(&self) {
         for worker in &self.workers {
             if !worker.exchange.borrow().end_unavailable() {
@@ -285,9 +304,14 @@ impl Daemon<'_> {
 
 impl Handler for Daemon<'_> {
     fn ipvs(&mut self, messages: &[Incoming], peer: Peer) -> Vec<ipvs::Answer> {
+        let within = self.within_budget(messages, peer);
         self.change(peer, |running| {
             let mut server = ipvs::Server::new(running);
-            let answers = messages.iter().map(|message| server.answer(message, rights(peer))).collect();
+            let answer = |(message, within): (&Incoming, bool)| match within {
+                true => server.answer(message, peer.rights),
+                false => ipvs::Answer::refused(message, Errno::BUSY),
+            };
+            let answers = messages.iter().zip(within).map(answer).collect();
             (server.into_store(), answers)
         })
     }
@@ -384,18 +408,12 @@ fn log_changes(changes: &[Change], while_running: bool) {
     }
 }
 
-/// Root and the daemon's own user may change things; whoever else the socket file lets in may read.
-pub(super) fn rights(peer: Peer) -> Rights {
-    let writes = peer.uid == 0 || peer.uid == rustix::process::geteuid().as_raw();
-    if writes { Rights::Write } else { Rights::Read }
-}
-
 fn hello(peer: Peer) -> HelloRow {
     HelloRow {
         name: "weir".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         protocol: codec::FAMILY_VERSION,
-        rights: if rights(peer) == Rights::Write { "write" } else { "read" }.to_owned(),
+        rights: peer.rights.name().to_owned(),
     }
 }
 

@@ -26,12 +26,14 @@ pub mod stats;
 mod store;
 mod types;
 
+/// Message type of the search for a family's number.
+pub const LOOKUP: u16 = lookup::CONTROL_ID;
 /// Message types that a [`Server`] answers: the family, and the search for its number.
-pub const FAMILIES: [u16; 2] = [message::FAMILY_ID, lookup::CONTROL_ID];
+pub const FAMILIES: [u16; 2] = [message::FAMILY_ID, LOOKUP];
 
 pub use memory::MemoryStore;
 pub use request::{Command, Request};
-pub use server::{Answer, Rights, Server};
+pub use server::{Answer, Rights, Server, is_change, lists_services};
 pub use store::Store;
 pub use types::{
     Daemon, DaemonState, Dest, DestKey, DestOptions, Family, Info, Method, SYNC_PORT, Service, ServiceEdit,

@@ -43,6 +43,35 @@ pub enum Rights {
     Write,
 }
 
+impl Rights {
+    /// The word for them.
+    pub fn name(self) -> &'static str {
+        match self {
+            Rights::None => "none",
+            Rights::Read => "read",
+            Rights::Write => "write",
+        }
+    }
+}
+
+/// Whether the message is a request that may change something.
+pub fn is_change(message: &Incoming) -> bool {
+    command(message).is_some_and(|command| !command.is_reading())
+}
+
+/// Whether the message asks for all services.
+pub fn lists_services(message: &Incoming) -> bool {
+    message.header.flags & NLM_F_DUMP == NLM_F_DUMP && command(message) == Some(Command::GetService)
+}
+
+/// Command of a request of the family.
+fn command(message: &Incoming) -> Option<Command> {
+    if !message.is_request() || message.header.message_type != FAMILY_ID {
+        return None;
+    }
+    Command::from_number(GenlHeader::parse(&message.raw[HEADER_BYTES..]).ok()?.cmd)
+}
+
 /// The family, served from a store.
 #[derive(Debug)]
 pub struct Server<S> {
@@ -82,7 +111,7 @@ impl<S: Store> Server<S> {
         }
         match self.execute(message, rights) {
             Ok(answer) => answer,
-            Err(errno) => Answer::of(message::refusal(message, errno)),
+            Err(errno) => Answer::refused(message, errno),
         }
     }
 
@@ -324,8 +353,9 @@ struct Parts {
 }
 
 impl Answer {
-    fn of(datagram: Vec<u8>) -> Answer {
-        Answer { ready: VecDeque::from([datagram]), parts: None }
+    /// The refusal, and nothing else.
+    pub fn refused(to: &Incoming, errno: Errno) -> Answer {
+        Answer { ready: VecDeque::from([message::refusal(to, errno)]), parts: None }
     }
 
     /// Nothing but the acknowledgement, if it was asked for.

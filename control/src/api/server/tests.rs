@@ -98,7 +98,7 @@ impl Daemon {
         let (opened, is_open) = std::sync::mpsc::channel();
         let at = path.clone();
         let thread = std::thread::spawn(move || {
-            let mut server = Server::open(&at).unwrap();
+            let mut server = Server::open(&at, Access::default()).unwrap();
             opened.send(()).unwrap();
             let mut handler = Fake { rows, pulled: counter, written: values };
             while !stopping.load(Ordering::Relaxed) {

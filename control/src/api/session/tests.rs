@@ -32,9 +32,9 @@ fn a_reader_that_takes_nothing_is_closed_after_a_while_and_one_that_is_slow_is_n
     let (client, ours) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
     let start = Instant::now();
-    let mut session = Session::new(ours, Peer { uid: 0, pid: 1 }, start);
+    let mut session = Session::new(ours, Peer { uid: 0, pid: 1, rights: Rights::Write }, start);
     rustix::net::send(&client, &codec::encode_request(1, &Request::List), SendFlags::empty()).unwrap();
-    let mut turn = |after: Duration| session.turn(PollFlags::IN, start + after, &mut Endless);
+    let mut turn = |after: Duration| session.turn(PollFlags::IN, start + after, true, &mut Endless);
 
     // Turns are bounded, so it takes some until the socket is full.
     (0..100).for_each(|_| turn(Duration::ZERO).unwrap());
