@@ -1,62 +1,133 @@
-//! Every recorded run of ipvsadm (`data/ipvsadm`), repeated with `weiradm`: output, messages, exit status, requests
-//! on the wire, and the state it leaves. What differs on purpose stands in `data/differences.txt`.
+//! Every recorded run of ipvsadm (`data/ipvsadm`), repeated with `weiradm` and with Debian's ipvsadm as it is under our
+//! preloaded library: output, messages, exit status, requests on the wire, and the state it leaves. What differs on
+//! purpose stands in `data/differences.txt`.
 
 #[path = "weiradm_common/differences.rs"]
 mod differences;
+#[path = "weiradm_common/feed.rs"]
+mod feed;
+#[path = "weiradm_common/preloaded.rs"]
+mod preloaded;
+#[path = "weiradm_common/served.rs"]
+mod served;
 mod weiradm_common;
 
-use std::collections::HashMap;
+use std::cell::RefCell;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
+use std::rc::Rc;
 
-use control::ipvs::{Command, Dest, Info, Method, Service, ServiceKey, ServiceOptions, Stats, Store};
-use control::weiradm::Entry;
 use differences::{Differences, sections};
-use rustix::io::Errno;
-use weiradm_common::{Outcome, World, ipvsadm, words};
+use feed::{INTERFACES, feed};
+use preloaded::Preloaded;
+use served::Served;
+use weiradm_common::{Outcome, World, ipvsadm, program, words};
 
-/// Interfaces of the recorded server, with their MTU.
-const INTERFACES: &[(&str, u32)] = &[("lo", 65536), ("eth0", 1500), ("eth1", 1500)];
 /// How many samples there are; the recording of keepalived is no run of ipvsadm.
 const SAMPLES: usize = 162;
 
 #[test]
 fn every_sample_ends_as_recorded() {
+    every_sample(&mut InProcess(World::new(INTERFACES)), "ipvsadm/");
+}
+
+#[test]
+fn every_sample_ends_as_recorded_with_unmodified_ipvsadm() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Served::start(&dir.path().join("weir.sock"), World::with(INTERFACES));
+    let Some(program) = Preloaded::new(server.path()) else { return };
+    every_sample(&mut Preload { server, program }, "shim/ipvsadm/");
+}
+
+/// A program, and the world that it is for.
+trait Subject {
+    fn begin(&mut self);
+
+    fn world(&mut self, change: &mut dyn FnMut(&mut World));
+
+    fn ipvsadm(&mut self, arguments: &str, input: &str) -> Outcome;
+}
+
+/// `weiradm`, in this process.
+struct InProcess(Rc<RefCell<World>>);
+
+impl Subject for InProcess {
+    fn begin(&mut self) {
+        self.0 = World::new(INTERFACES);
+    }
+
+    fn world(&mut self, change: &mut dyn FnMut(&mut World)) {
+        change(&mut self.0.borrow_mut());
+    }
+
+    fn ipvsadm(&mut self, arguments: &str, input: &str) -> Outcome {
+        ipvsadm(&self.0, &words(arguments), input)
+    }
+}
+
+/// Debian's ipvsadm.
+struct Preload {
+    server: Served,
+    program: Preloaded,
+}
+
+impl Subject for Preload {
+    fn begin(&mut self) {
+        *self.server.world() = World::with(INTERFACES);
+    }
+
+    fn world(&mut self, change: &mut dyn FnMut(&mut World)) {
+        change(&mut self.server.world());
+    }
+
+    fn ipvsadm(&mut self, arguments: &str, input: &str) -> Outcome {
+        self.program.run("ipvsadm", arguments, input)
+    }
+}
+
+fn every_sample(subject: &mut dyn Subject, prefix: &str) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/ipvsadm");
     let mut files: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| !path.file_name().unwrap().to_string_lossy().starts_with("wire-"));
     files.sort();
     assert_eq!(files.len(), SAMPLES);
-    let mut differences = Differences::of("ipvsadm/");
+    let mut differences = Differences::of(prefix);
     let failures: Vec<String> = files
         .iter()
         .filter_map(|path| {
             let name = path.file_stem().unwrap().to_str().unwrap();
-            run(name, &fs::read_to_string(path).unwrap(), &mut differences).err()
+            run(subject, name, &fs::read_to_string(path).unwrap(), &mut differences).err()
         })
         .collect();
     assert!(failures.is_empty(), "{} samples differ:\n{}", failures.len(), failures.join("\n"));
     differences.all_used();
 }
 
-fn run(name: &str, text: &str, differences: &mut Differences) -> Result<(), String> {
+fn run(
+    subject: &mut dyn Subject,
+    name: &str,
+    text: &str,
+    differences: &mut Differences,
+) -> Result<(), String> {
     let mut parts = sections(text);
     let mut part = |section: &str| {
         let mut recorded = parts.remove(section).unwrap_or_default();
         differences.apply(name, section, &mut recorded);
         recorded
     };
-    let world = World::new(INTERFACES);
-    let before = ipvsadm(&world, &words("-R"), &part("state before"));
+    subject.begin();
+    let before = subject.ipvsadm("-R", &part("state before"));
     if before.exit != 0 {
         return Err(format!("{name}: state before: {before:?}"));
     }
-    feed(&mut world.borrow_mut(), &part("fed"));
-    world.borrow_mut().requests.clear();
+    let fed = part("fed");
+    subject.world(&mut |world| {
+        feed(world, &fed);
+        world.requests.clear();
+    });
 
     let command = text.lines().find_map(|line| line.strip_prefix("command: ipvsadm")).ok_or("no command")?;
-    let outcome = ipvsadm(&world, &words(command), &part("stdin"));
+    let outcome = subject.ipvsadm(command, &part("stdin"));
     let expected = Outcome {
         stdout: part("stdout"),
         stderr: part("stderr"),
@@ -64,13 +135,15 @@ fn run(name: &str, text: &str, differences: &mut Differences) -> Result<(), Stri
     };
     same(name, "outcome", &outcome, &expected)?;
     let recorded = part("wire requests");
-    let requests = recorded.lines().map(|line| line.split_once(' ').unwrap().1.to_owned());
-    same(name, "requests", &world.borrow().requests, &requests.collect())?;
+    let recorded = recorded.lines().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect();
+    let mut requests = Vec::new();
+    subject.world(&mut |world| requests = std::mem::take(&mut world.requests));
+    same(name, "requests", &requests, &recorded)?;
 
     let head = text.lines().find_map(|line| line.strip_prefix("--- state after (ipvsadm "));
     if let Some(command) = head {
-        world.borrow_mut().failing.clear();
-        let after = ipvsadm(&world, &words(command.trim_end_matches(')')), "");
+        subject.world(&mut |world| world.failing.clear());
+        let after = subject.ipvsadm(command.trim_end_matches(')'), "");
         same(name, "state after", &after.stdout, &part("state after"))?;
     }
     Ok(())
@@ -86,150 +159,4 @@ fn same<T: PartialEq + std::fmt::Debug>(
         return Ok(());
     }
     Err(format!("{name}: {what}\n    ours {ours:?}\nrecorded {recorded:?}"))
-}
-
-/// Puts into the world what no command can.
-fn feed(world: &mut World, lines: &str) {
-    for line in lines.lines() {
-        let (kind, rest) = line.split_once(' ').unwrap();
-        match kind {
-            "svc" => {
-                let (name, values) = split_values(rest);
-                let (service, _) = entry(world, &service_key(&name));
-                set_stats(&mut service.stats, &values);
-            }
-            "dst" => {
-                let (name, values) = split_values(rest);
-                let (service, dest) = name.rsplit_once(' ').unwrap();
-                let dest: SocketAddr = dest.parse().unwrap();
-                let (_, dests) = entry(world, &service_key(service));
-                let found = |d: &&mut Dest| (d.key.address, d.key.port) == (dest.ip(), dest.port());
-                let dest = dests.iter_mut().find(found).unwrap();
-                set_stats(&mut dest.stats, &values);
-                for (key, value) in &values {
-                    match key.as_str() {
-                        "active" => dest.active = *value as u32,
-                        "inact" => dest.inactive = *value as u32,
-                        "persist" => dest.persistent = *value as u32,
-                        "fwd" => dest.options.method = Method::from_wire(*value as u32),
-                        _ => {}
-                    }
-                }
-            }
-            "conn" => world.connections.push(connection(rest)),
-            "fail" => {
-                let (command, errno) = rest.split_once(' ').unwrap();
-                world.failing.insert(command_number(command), errno_of(errno));
-            }
-            "version" => {
-                let version = u32::from_str_radix(rest.trim_start_matches("0x"), 16).unwrap();
-                let store = world.server.store_mut();
-                store.info = Info { version, ..store.info };
-            }
-            "tabsize" => world.server.store_mut().info.table_size = rest.parse().unwrap(),
-            "timeouts" => assert_eq!(rest, "900 120 300", "the default"),
-            "rawsvc" => {
-                assert_eq!(rest, "proto=47 addr=10.0.0.1:0 sched=rr");
-                let key = ServiceKey::Address { protocol: 47, address: [10, 0, 0, 1].into(), port: 0 };
-                let options = ServiceOptions {
-                    scheduler: "rr".to_owned(),
-                    engine: None,
-                    flags: 0,
-                    timeout_seconds: 0,
-                    netmask: u32::MAX,
-                };
-                world.server.store_mut().add_service(key, options).unwrap();
-            }
-            _ => panic!("{line}"),
-        }
-    }
-}
-
-/// A line of the kernel's connection table.
-fn connection(line: &str) -> Entry {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let endpoint = |at: usize| {
-        let port = u16::from_str_radix(words[at + 1], 16).unwrap();
-        let address: IpAddr = match u32::from_str_radix(words[at], 16) {
-            Ok(bits) => Ipv4Addr::from_bits(bits).into(),
-            Err(_) => words[at].parse::<Ipv6Addr>().unwrap().into(),
-        };
-        SocketAddr::new(address, port)
-    };
-    Entry {
-        protocol: words[0].to_owned(),
-        client: endpoint(1),
-        service_address: endpoint(3),
-        dest: endpoint(5),
-        state: words[7].to_owned(),
-        expires_seconds: words[8].parse().unwrap(),
-        engine: words.get(9).map(|name| ((*name).to_owned(), words[10].to_owned())),
-    }
-}
-
-fn entry<'a>(world: &'a mut World, key: &ServiceKey) -> &'a mut (Service, Vec<Dest>) {
-    world.server.store_mut().entry_mut(key).unwrap()
-}
-
-/// The words without `=`, and the pairs with one.
-fn split_values(text: &str) -> (String, HashMap<String, u64>) {
-    let (pairs, names): (Vec<&str>, Vec<&str>) = text.split(' ').partition(|word| word.contains('='));
-    let pair = |word: &str| {
-        let (key, value) = word.split_once('=').unwrap();
-        (key.to_owned(), value.parse().unwrap())
-    };
-    (names.join(" "), pairs.into_iter().map(pair).collect())
-}
-
-fn service_key(text: &str) -> ServiceKey {
-    let (option, value) = text.split_once(' ').unwrap();
-    if option == "-f" {
-        return ServiceKey::Mark { family: control::ipvs::Family::V4, mark: value.parse().unwrap() };
-    }
-    let protocol = if option == "-t" { 6 } else { 17 };
-    let address: SocketAddr = value.parse().unwrap();
-    ServiceKey::Address { protocol, address: address.ip(), port: address.port() }
-}
-
-fn set_stats(stats: &mut Stats, values: &HashMap<String, u64>) {
-    for (key, value) in values {
-        let field = match key.as_str() {
-            "conns" => &mut stats.conns,
-            "inpkts" => &mut stats.in_packets,
-            "outpkts" => &mut stats.out_packets,
-            "inbytes" => &mut stats.in_bytes,
-            "outbytes" => &mut stats.out_bytes,
-            "cps" => &mut stats.conns_per_second,
-            "inpps" => &mut stats.in_packets_per_second,
-            "outpps" => &mut stats.out_packets_per_second,
-            "inbps" => &mut stats.in_bytes_per_second,
-            "outbps" => &mut stats.out_bytes_per_second,
-            _ => continue,
-        };
-        *field = *value;
-    }
-}
-
-fn command_number(name: &str) -> u8 {
-    let command = match name {
-        "NEW_SERVICE" => Command::NewService,
-        "NEW_DEST" => Command::NewDest,
-        "GET_DEST" => Command::GetDest,
-        "GET_CONFIG" => Command::GetConfig,
-        "FLUSH" => Command::Flush,
-        _ => panic!("{name}"),
-    };
-    command as u8
-}
-
-fn errno_of(name: &str) -> Errno {
-    match name {
-        "EPERM" => Errno::PERM,
-        "ENOMEM" => Errno::NOMEM,
-        "EINVAL" => Errno::INVAL,
-        "EBUSY" => Errno::BUSY,
-        "EOPNOTSUPP" => Errno::OPNOTSUPP,
-        "EAFNOSUPPORT" => Errno::AFNOSUPPORT,
-        _ => panic!("{name}"),
-    }
 }

@@ -8,12 +8,17 @@
 //! port ids, addresses, and never an end of file, which libnl would wait on for ever. Sockets that never
 //! mention IPVS are never touched.
 //!
-//! It fails closed: without a daemon the family does not exist, the old socket options of IPVS do not exist,
+//! The old socket options of IPVS and the files of `/proc` that the kernel's IPVS has are asked of the daemon too, each
+//! with one request on a connection of its own; a file is a descriptor that the daemon hands over.
+//!
+//! It fails closed: without a daemon the family does not exist, the old socket options and the files do not exist,
 //! and modprobe is not run for it. Nothing about IPVS reaches the kernel.
 //!
 //! | module | part |
 //! |---|---|
 //! | `send`, `receive`, `names`, `programs` | the functions that programs call in place of the C library's |
+//! | `opens`, `status` | likewise, for files |
+//! | `files`, `paths`, `ask` | which files are the daemon's; requests for them and for options |
 //! | `link` | connection to the daemon, change of the socket |
 //! | `changed` | which descriptors were changed |
 //! | `wire` | netlink messages |
@@ -24,14 +29,19 @@
 //! is only passed on, the program's buffers are not looked into beyond the first 16 bytes of what is sent.
 #![cfg_attr(test, expect(dead_code, reason = "what is called from outside only"))]
 
+mod ask;
 mod changed;
 mod errno;
+mod files;
 mod link;
 mod names;
 mod next;
+mod opens;
+mod paths;
 mod programs;
 mod receive;
 mod send;
+mod status;
 #[cfg(test)]
 mod tests;
 mod vectors;

@@ -6,6 +6,7 @@
 
 use std::mem::size_of;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{c_int, c_void, sockaddr_nl, sockaddr_un, socklen_t, timeval};
 
@@ -14,14 +15,17 @@ use crate::{errno, next, wire};
 
 /// Where the daemon listens unless `WEIR_SOCKET` says otherwise.
 const DEFAULT_SOCKET: &[u8] = b"/run/weir/weir.sock";
-/// Environment variable that names the socket; not heeded by set-user-id programs.
+/// Environment variable that names the socket.
 const VARIABLE: &std::ffi::CStr = c"WEIR_SOCKET";
+/// Set, the family is never there, so that programs use the old socket options.
+const VARIABLE_NO_NETLINK: &std::ffi::CStr = c"WEIR_NO_NETLINK";
 /// How long a daemon may take to accept.
 static CONNECT_PATIENCE: timeval = timeval { tv_sec: 5, tv_usec: 0 };
 
 /// Settings of the program's socket that are carried over.
 const CARRIED: [c_int; 2] = [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO];
 
+static NO_NETLINK: AtomicBool = AtomicBool::new(false);
 static ADDRESS: OnceLock<Option<sockaddr_un>> = OnceLock::new();
 
 /// Whether the descriptor is a socket of generic netlink.
@@ -42,7 +46,8 @@ pub fn change(fd: c_int, datagram: &[u8]) -> Result<(&'static Changed, bool), c_
         return Ok((known, true)); // another thread was faster
     }
     let port = port_of(fd);
-    let (link, live) = match connected() {
+    let daemon = if NO_NETLINK.load(Ordering::Relaxed) { None } else { connected() };
+    let (link, live) = match daemon {
         Some(link) => (link, true),
         None => (refusing(datagram, port)?, false),
     };
@@ -65,15 +70,21 @@ pub fn renew(fd: c_int, slot: &Changed) -> bool {
     true
 }
 
-/// Reads the variable.
+/// Reads the variables.
 pub fn read_environment() {
     ADDRESS.get_or_init(address);
+    NO_NETLINK.store(variable(VARIABLE_NO_NETLINK).is_some(), Ordering::Relaxed);
 }
 
 /// A descriptor of ours, closed when this ends.
-struct Link(c_int);
+pub struct Link(c_int);
 
 impl Link {
+    /// Its number.
+    pub fn fd(&self) -> c_int {
+        self.0
+    }
+
     /// Under the number `fd`, with the settings of the socket that is there.
     fn take_place_of(self, fd: c_int) -> Result<(), c_int> {
         // SAFETY: system calls on two descriptors, with room for the values they write.
@@ -103,7 +114,7 @@ impl Drop for Link {
 }
 
 /// A connection to the daemon.
-fn connected() -> Option<Link> {
+pub fn connected() -> Option<Link> {
     let address = ADDRESS.get_or_init(address).as_ref()?;
     // SAFETY: system calls with addresses and sizes of values that live meanwhile.
     unsafe {
@@ -173,14 +184,9 @@ fn option(fd: c_int, name: c_int) -> Option<c_int> {
 
 /// The socket's address; `None` if its path is too long for one.
 fn address() -> Option<sockaddr_un> {
-    // SAFETY: the variable's name is a C string, and so is its value, which nobody changes at the start of
-    // the program; a Unix address is plain data.
-    let (path, mut address) = unsafe {
-        let heeded = libc::getauxval(libc::AT_SECURE) == 0;
-        let value = if heeded { libc::getenv(VARIABLE.as_ptr()) } else { std::ptr::null_mut() };
-        let path = if value.is_null() { &[] } else { std::ffi::CStr::from_ptr(value).to_bytes() };
-        (if path.is_empty() { DEFAULT_SOCKET } else { path }, std::mem::zeroed::<sockaddr_un>())
-    };
+    let path = variable(VARIABLE).unwrap_or(DEFAULT_SOCKET);
+    // SAFETY: a Unix address is plain data.
+    let mut address = unsafe { std::mem::zeroed::<sockaddr_un>() };
     address.sun_family = libc::AF_UNIX as u16;
     if path.len() >= address.sun_path.len() {
         return None;
@@ -189,4 +195,16 @@ fn address() -> Option<sockaddr_un> {
         *to = *from as libc::c_char;
     }
     Some(address)
+}
+
+/// A variable that is set to something; not heeded by set-user-id programs.
+fn variable(name: &std::ffi::CStr) -> Option<&'static [u8]> {
+    // SAFETY: the variable's name is a C string, and so is its value, which nobody changes at the start of the
+    // program.
+    let value = unsafe {
+        let heeded = libc::getauxval(libc::AT_SECURE) == 0;
+        let value = if heeded { libc::getenv(name.as_ptr()) } else { std::ptr::null_mut() };
+        if value.is_null() { &[] } else { std::ffi::CStr::from_ptr(value).to_bytes() }
+    };
+    (!value.is_empty()).then_some(value)
 }

@@ -7,9 +7,30 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
-    c_char, c_int, c_uint, c_void, iovec, mmsghdr, msghdr, pid_t, size_t, sockaddr, socklen_t, ssize_t,
-    timespec,
+    FILE, c_char, c_int, c_uint, c_void, iovec, mmsghdr, mode_t, msghdr, off_t, pid_t, size_t, sockaddr,
+    socklen_t, ssize_t, stat as Status, statx as Statx, timespec,
 };
+
+/// What a function returns that has set `errno`.
+trait Failed {
+    const FAILED: Self;
+}
+
+impl Failed for c_int {
+    const FAILED: c_int = -1;
+}
+
+impl Failed for ssize_t {
+    const FAILED: ssize_t = -1;
+}
+
+impl Failed for *mut c_char {
+    const FAILED: *mut c_char = null_mut();
+}
+
+impl Failed for *mut FILE {
+    const FAILED: *mut FILE = null_mut();
+}
 
 macro_rules! next {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
@@ -22,7 +43,7 @@ macro_rules! next {
                 let address = address_of::$name();
                 if address.is_null() {
                     crate::errno::set(libc::ENOSYS);
-                    return -1;
+                    return Failed::FAILED;
                 }
                 // SAFETY: the address is that of the C library's function of this name, whose prototype is
                 // this one; what the arguments must be is the caller's promise.
@@ -88,4 +109,16 @@ next! {
                 words: *const *const c_char, environment: *const *const c_char) -> c_int;
     posix_spawnp(pid: *mut pid_t, file: *const c_char, actions: *const c_void, attributes: *const c_void,
                  words: *const *const c_char, environment: *const *const c_char) -> c_int;
+    pwrite(fd: c_int, data: *const c_void, length: size_t, offset: off_t) -> ssize_t;
+    open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    openat(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    realpath(path: *const c_char, resolved: *mut c_char) -> *mut c_char;
+    __realpath_chk(path: *const c_char, resolved: *mut c_char, room: size_t) -> *mut c_char;
+    fopen(path: *const c_char, mode: *const c_char) -> *mut FILE;
+    access(path: *const c_char, mode: c_int) -> c_int;
+    faccessat(dir: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int;
+    stat(path: *const c_char, status: *mut Status) -> c_int;
+    lstat(path: *const c_char, status: *mut Status) -> c_int;
+    fstatat(dir: c_int, path: *const c_char, status: *mut Status, flags: c_int) -> c_int;
+    statx(dir: c_int, path: *const c_char, flags: c_int, mask: c_uint, status: *mut Statx) -> c_int;
 }

@@ -1,10 +1,10 @@
 //! The functions that send.
 
-use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
+use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t};
 
 use crate::changed::{self, Changed};
 use crate::wire::{self, HEADER_BYTES, Header};
-use crate::{errno, link, next, ours, vectors};
+use crate::{errno, files, link, next, ours, vectors};
 
 /// Longest datagram to the daemon, bytes: it takes no longer one.
 const DATAGRAM_BYTES_MAX: usize = 16 * 1024;
@@ -98,6 +98,13 @@ unsafe fn send_buffer(fd: c_int, data: *const c_void, length: size_t, flags: c_i
     let vector = iovec { iov_base: data.cast_mut(), iov_len: length };
     // SAFETY: the program says that the buffer has so many bytes to read.
     unsafe { send_ours(fd, vectors::at(&raw const vector, 1)?, flags) }
+}
+
+/// [`files::set_knob`] from one buffer.
+unsafe fn write_knob(fd: c_int, data: *const c_void, length: size_t) -> Option<ssize_t> {
+    let vector = iovec { iov_base: data.cast_mut(), iov_len: length };
+    // SAFETY: the program says that the buffer has so many bytes to read.
+    unsafe { files::set_knob(fd, vectors::at(&raw const vector, 1)?) }
 }
 
 /// `sendmsg(2)`.
@@ -195,9 +202,42 @@ pub unsafe extern "C-unwind" fn send(
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn write(fd: c_int, data: *const c_void, length: size_t) -> ssize_t {
     // SAFETY: the program's own buffer.
-    let result = ours(-1, || unsafe { send_buffer(fd, data, length, 0) });
+    let result =
+        ours(-1, || unsafe { write_knob(fd, data, length).or_else(|| send_buffer(fd, data, length, 0)) });
     // SAFETY: the program's own call.
     result.unwrap_or_else(|| unsafe { next::write(fd, data, length) })
+}
+
+/// `pwrite(2)`: a knob is set whatever the place.
+///
+/// # Safety
+/// As the C library's function.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn pwrite(
+    fd: c_int,
+    data: *const c_void,
+    length: size_t,
+    offset: off_t,
+) -> ssize_t {
+    // SAFETY: the program's own buffer.
+    let result = ours(-1, || unsafe { write_knob(fd, data, length) });
+    // SAFETY: the program's own call.
+    result.unwrap_or_else(|| unsafe { next::pwrite(fd, data, length, offset) })
+}
+
+/// `pwrite(2)` by its other name.
+///
+/// # Safety
+/// As the C library's function.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn pwrite64(
+    fd: c_int,
+    data: *const c_void,
+    length: size_t,
+    offset: off_t,
+) -> ssize_t {
+    // SAFETY: the program's own call.
+    unsafe { pwrite(fd, data, length, offset) }
 }
 
 /// `writev(2)`.
@@ -208,7 +248,10 @@ pub unsafe extern "C-unwind" fn write(fd: c_int, data: *const c_void, length: si
 pub unsafe extern "C-unwind" fn writev(fd: c_int, first: *const iovec, count: c_int) -> ssize_t {
     let result = ours(-1, || {
         // SAFETY: the program says that so many vectors are there.
-        unsafe { send_ours(fd, vectors::at(first, usize::try_from(count).ok()?)?, 0) }
+        unsafe {
+            let vectors = vectors::at(first, usize::try_from(count).ok()?)?;
+            files::set_knob(fd, vectors).or_else(|| send_ours(fd, vectors, 0))
+        }
     });
     // SAFETY: the program's own call.
     result.unwrap_or_else(|| unsafe { next::writev(fd, first, count) })

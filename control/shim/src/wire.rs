@@ -10,6 +10,9 @@ pub const ERROR_BYTES: usize = HEADER_BYTES + 4 + HEADER_BYTES;
 /// Family number of IPVS on Weir's socket: the highest legal one; the kernel hands them out from below.
 pub const FAMILY_IPVS: u16 = 0x3ff;
 
+/// Number of Weir's own family.
+pub const FAMILY_WEIR: u16 = 0x3fe;
+
 /// `GENL_ID_CTRL`, the family that looks up families.
 const FAMILY_CONTROL: u16 = 0x10;
 /// `CTRL_ATTR_FAMILY_ID`, `CTRL_ATTR_FAMILY_NAME`.
@@ -21,6 +24,7 @@ const ATTRIBUTE_FLAGS: u16 = 0xc000;
 const GENERIC_BYTES: usize = 4;
 const TYPE_ERROR: u16 = 2;
 const TYPE_DONE: u16 = 3;
+const FLAG_REQUEST: u16 = 1;
 const FLAG_MULTI: u16 = 2;
 const FLAG_ACK: u16 = 4;
 /// `NLM_F_CAPPED`: the error message carries no more than the request's header.
@@ -42,6 +46,11 @@ pub struct Header {
 }
 
 impl Header {
+    /// Header of a request of `length` bytes that wants an acknowledgement.
+    pub fn request(length: usize, kind: u16, sequence: u32) -> Header {
+        Header { length: length as u32, kind, flags: FLAG_REQUEST | FLAG_ACK, sequence, port: 0 }
+    }
+
     /// Header of these bytes.
     pub fn read(bytes: &[u8; HEADER_BYTES]) -> Header {
         Header {
@@ -110,6 +119,13 @@ pub fn stamp(datagram: &mut [u8], port: u32) {
         }
         at = at.saturating_add(length.next_multiple_of(4));
     }
+}
+
+/// The error number in an acknowledgement, 0 for success; `None` for what is none.
+pub fn result(datagram: &[u8]) -> Option<i32> {
+    let (_, header, payload) = messages(datagram).next()?;
+    let code = i32::from_ne_bytes(*payload.first_chunk()?);
+    (header.kind == TYPE_ERROR && code <= 0).then_some(code.wrapping_neg())
 }
 
 /// An answer of our own to `request`: it failed with this error number.

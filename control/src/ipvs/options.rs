@@ -42,8 +42,8 @@ mod get {
     pub const SERVICES: u32 = 2;
     pub const SERVICE: u32 = 3;
     pub const DESTS: u32 = 4;
-    pub const TIMEOUTS: u32 = 5;
-    pub const DAEMONS: u32 = 6;
+    pub const TIMEOUTS: u32 = 6;
+    pub const DAEMONS: u32 = 7;
 }
 
 const SERVICE_BYTES: usize = 44;

@@ -37,14 +37,20 @@ pub trait Player {
 
     /// The same without any right; `None` when there is no way to.
     fn ipvsadm_without_rights(&mut self, arguments: &str) -> Option<Outcome>;
+
+    /// Prints a file of the kernel's; `None` when there is no way to.
+    fn cat(&mut self, _path: &str) -> Option<Outcome> {
+        None
+    }
 }
 
-/// Repeats every command and compares what it prints and how it ends; how many were compared.
-pub fn repeat(player: &mut dyn Player) -> usize {
+/// Repeats every command and compares what it prints and how it ends; how many were compared. What differs on purpose
+/// stands in the list under this prefix.
+pub fn repeat(player: &mut dyn Player, prefix: &str) -> usize {
     let recording: Recording =
         serde_json::from_str(include_str!("../data/kernel/control-plane.json")).unwrap();
     assert_eq!(recording.results.len(), COMMANDS);
-    let mut differences = Differences::of("kernel/");
+    let mut differences = Differences::of(prefix);
     let (mut case, mut number, mut compared) = (String::new(), 0, 0);
     let mut failures = Vec::new();
     for mut recorded in recording.results {
@@ -84,6 +90,9 @@ pub fn repeat(player: &mut dyn Player) -> usize {
 fn run(player: &mut dyn Player, command: &str) -> Option<Outcome> {
     if let Some(arguments) = command.strip_prefix("setpriv --reuid 65534 --clear-groups ipvsadm") {
         return player.ipvsadm_without_rights(arguments);
+    }
+    if let Some(path) = command.strip_prefix("cat ") {
+        return player.cat(path);
     }
     if let Some(rest) = command.strip_prefix("printf -- '") {
         let input = rest.strip_suffix("' | ipvsadm -R").expect(command).replace("\\n", "\n");

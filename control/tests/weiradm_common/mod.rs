@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use control::api::codec::Incoming;
 use control::failure::Failure;
-use control::ipvs::{MemoryStore, Rights, Server};
+use control::ipvs::{Answer, MemoryStore, Rights, Server};
 use control::weiradm::{Entry, Transport};
 use rustix::io::Errno;
 
@@ -32,16 +32,36 @@ pub struct World {
 
 impl World {
     pub fn new(interfaces: &[(&str, u32)]) -> Rc<RefCell<World>> {
+        Rc::new(RefCell::new(World::with(interfaces)))
+    }
+
+    pub fn with(interfaces: &[(&str, u32)]) -> World {
         let mut store = MemoryStore::default();
         store.interfaces.extend(interfaces.iter().map(|(name, mtu)| ((*name).to_owned(), *mtu)));
-        Rc::new(RefCell::new(World {
+        World {
             server: Server::new(store),
             rights: Rights::Write,
             connections: Vec::new(),
             failing: HashMap::new(),
             requests: Vec::new(),
             unread: 0,
-        }))
+        }
+    }
+
+    /// Notes a request, but for the lookup and GET_INFO.
+    pub fn note(&mut self, message: &Incoming) {
+        if message.header.message_type != GENL_ID_CTRL && message.raw[16] != GET_INFO {
+            let hex = message.raw[16..].iter().fold(String::new(), |mut hex, byte| {
+                let _ = write!(hex, "{byte:02x}");
+                hex
+            });
+            self.requests.push(format!("flags={:#x} {hex}", message.header.flags));
+        }
+    }
+
+    /// Why the request is refused whatever it says, if it is.
+    pub fn refusal_of(&self, message: &Incoming) -> Option<Errno> {
+        self.failing.get(&message.raw[16]).copied().filter(|_| message.header.message_type != GENL_ID_CTRL)
     }
 }
 
@@ -68,16 +88,9 @@ impl Transport for InProcess {
     fn send(&mut self, datagram: &[u8]) -> Result<(), Errno> {
         let world = &mut *self.world.borrow_mut();
         for message in Incoming::split(datagram) {
-            let (kind, command) = (message.header.message_type, message.raw[16]);
-            if kind != GENL_ID_CTRL && command != GET_INFO {
-                let hex = message.raw[16..].iter().fold(String::new(), |mut hex, byte| {
-                    let _ = write!(hex, "{byte:02x}");
-                    hex
-                });
-                world.requests.push(format!("flags={:#x} {hex}", message.header.flags));
-            }
-            match world.failing.get(&command).filter(|_| kind != GENL_ID_CTRL) {
-                Some(errno) => self.waiting.push_back(refusal(&message, *errno)),
+            world.note(&message);
+            match world.refusal_of(&message) {
+                Some(errno) => self.waiting.extend(Answer::refused(&message, errno)),
                 None => self.waiting.extend(world.server.answer(&message, world.rights)),
             }
         }
@@ -96,17 +109,4 @@ impl Transport for InProcess {
         let _ = entries.into_iter().try_for_each(each);
         Ok(())
     }
-}
-
-/// An error message that refuses a request.
-fn refusal(request: &Incoming, errno: Errno) -> Vec<u8> {
-    const NLMSG_ERROR: u16 = 2;
-    let mut bytes = (20 + request.raw.len() as u32).to_ne_bytes().to_vec();
-    bytes.extend(NLMSG_ERROR.to_ne_bytes());
-    bytes.extend([0; 2]);
-    bytes.extend(request.header.sequence_number.to_ne_bytes());
-    bytes.extend(request.header.port_number.to_ne_bytes());
-    bytes.extend((-errno.raw_os_error()).to_ne_bytes());
-    bytes.extend(&request.raw);
-    bytes
 }

@@ -147,7 +147,8 @@ fn each_mistake_has_the_kernels_number() {
         (get::SERVICE, 104, unknown, Errno::SRCH),
         (get::DESTS, 24, dests_of_unknown, Errno::SRCH),
         (get::DAEMONS, 47, vec![], Errno::INVAL),
-        (7, 4096, vec![], Errno::INVAL),
+        (5, 4096, vec![], Errno::INVAL),
+        (8, 4096, vec![], Errno::INVAL),
     ] {
         assert_eq!(
             server.option(FIRST + command, room, &data, Rights::Write),
