@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use control::api::access::Access;
 use control::api::codec::{Incoming, Refusal, Request};
 use control::api::server::{Handler, Outcome, Peer, Server};
 use control::ipvs::proc::{self, Conn};
@@ -34,7 +35,7 @@ impl Served {
         let (mut handler, stopping, at) = (Shared(world.clone()), stop.clone(), path.to_owned());
         let (opened, is_open) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
-            let mut server = Server::open(&at).unwrap();
+            let mut server = Server::open(&at, Access::default()).unwrap();
             opened.send(()).unwrap();
             while !stopping.load(Ordering::Relaxed) {
                 let now = Instant::now();
