@@ -201,9 +201,12 @@ pub struct ProcArgs {
     /// The text
     #[arg(value_parser = PROC_NAMES)]
     pub name: String,
-    /// Control socket of the daemon [default: WEIR_SOCKET, else /run/weir/weir.sock]
-    #[arg(long, value_name = "PATH")]
-    pub socket: Option<PathBuf>,
+    /// Socket and form.
+    #[command(flatten)]
+    pub reading: Reading,
+    /// Repetition.
+    #[command(flatten)]
+    pub watch: Watch,
 }
 
 /// `weir replay`.

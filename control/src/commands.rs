@@ -15,9 +15,7 @@ use serde_json::json;
 use crate::api::client::Client;
 use crate::api::codec::{ConnFilterText, Request};
 use crate::api::rows::{ConnRow, DestRow, DropRow, KnobRow, ListRow, ServiceRow, StatusRow};
-use crate::args::{
-    ConnsArgs, DropsArgs, ListArgs, ProcArgs, Reading, StatusArgs, SysctlArgs, Watch, socket_path,
-};
+use crate::args::{ConnsArgs, DropsArgs, ListArgs, ProcArgs, Reading, StatusArgs, SysctlArgs, Watch};
 use crate::conn_filter::ConnFilter;
 use crate::failure::Failure;
 use crate::show::listing::{Columns, Listing};
@@ -122,8 +120,15 @@ pub fn sysctl(args: &SysctlArgs) -> Result<(), Failure> {
 
 /// `weir proc`. Printed as it comes: there may be millions of lines.
 pub fn proc(args: &ProcArgs) -> Result<(), Failure> {
-    let mut client = Client::connect(&socket_path(args.socket.as_deref()))?;
-    let mut file = File::from(client.open(&format!("net/{}", args.name), false)?);
+    let file = format!("net/{}", args.name);
+    if args.watch.watch.is_some() || args.reading.json {
+        return watch(&args.watch, &args.reading, |client| {
+            let text = io::read_to_string(File::from(client.open(&file, false)?));
+            let text = text.map_err(|error| Failure::run(&args.name, error))?;
+            Ok(if args.reading.json { pretty(&json!({ "name": args.name, "text": text })) } else { text })
+        });
+    }
+    let mut file = File::from(Client::connect(&args.reading.socket_path())?.open(&file, false)?);
     let mut out = io::stdout().lock();
     match io::copy(&mut file, &mut out).and_then(|_| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

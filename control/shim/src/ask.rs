@@ -5,7 +5,7 @@
 
 use std::mem::{MaybeUninit, size_of};
 
-use libc::{c_int, iovec, msghdr};
+use libc::{c_int, iovec, msghdr, timeval};
 
 use crate::{errno, link, next, wire};
 
@@ -15,6 +15,8 @@ const QUESTION_BYTES: usize = 4608;
 pub const VALUE_BYTES_MAX: usize = 4096;
 /// Room for the control message of one descriptor; `CMSG_SPACE(sizeof(int))` is 24.
 const CONTROL_BYTES: usize = 64;
+/// How long the daemon may take to answer.
+const ANSWER_PATIENCE: timeval = timeval { tv_sec: 10, tv_usec: 0 };
 /// Sequence number of the one request on a connection.
 const SEQUENCE: u32 = 1;
 
@@ -119,6 +121,7 @@ impl Question {
             return Answer::Refused(libc::EINVAL);
         }
         let Some(link) = link::connected() else { return Answer::Nobody(false) };
+        link.set_patience(ANSWER_PATIENCE);
         let header = wire::Header::request(self.length, wire::FAMILY_WEIR, SEQUENCE);
         self.bytes[..wire::HEADER_BYTES].copy_from_slice(&header.bytes());
         let question = &self.bytes[..self.length];

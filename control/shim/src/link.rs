@@ -85,6 +85,13 @@ impl Link {
         self.0
     }
 
+    /// Nothing is waited for longer than this.
+    pub fn set_patience(&self, patience: timeval) {
+        let (at, length) = ((&raw const patience).cast(), size_of::<timeval>() as socklen_t);
+        // SAFETY: a system call with a value that lives meanwhile.
+        unsafe { next::setsockopt(self.0, libc::SOL_SOCKET, libc::SO_RCVTIMEO, at, length) };
+    }
+
     /// Under the number `fd`, with the settings of the socket that is there.
     fn take_place_of(self, fd: c_int) -> Result<(), c_int> {
         // SAFETY: system calls on two descriptors, with room for the values they write.

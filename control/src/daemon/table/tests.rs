@@ -1,5 +1,6 @@
 //! Commands and reloads on a table with its registry, without workers: what is listed, what is forwarded.
 
+use config::knobs::{Cpus, Knob};
 use config::plan;
 use dataplane::registry::Registry;
 use dataplane::route::PortFacts;
@@ -261,6 +262,39 @@ fn services_of_the_socket_follow_the_files_policy_and_address() {
     assert_eq!(settings(&world), (false, Unmatched::Reset));
     world.reload(&format!("[policy]\nunmatched = \"drop\"\n{}", file_service(80, &[])));
     assert_eq!(settings(&world), (true, Unmatched::Drop));
+}
+
+#[test]
+fn a_knob_is_in_the_next_snapshot_and_survives_until_its_own_line_changes() {
+    let cpus = Cpus { count: 2, allowed: vec![0, 1], preset: vec![0] };
+    let mut world = World::new("[sysctl]\nsloppy_tcp = 0\nam_droprate = 10\n");
+    let set = |world: &mut World, name: &str, text: &str| {
+        let mut store = world.store();
+        let set = store.set_knob(Knob::find(name).unwrap(), text, &cpus);
+        (set, store.done)
+    };
+    let (done, words) = set(&mut world, "sloppy_tcp", "1\n");
+    assert_eq!((done, words), (Ok(()), vec!["sysctl net.ipv4.vs.sloppy_tcp=1".to_owned()]));
+    for (name, text, errno) in [
+        ("secure_tcp", "4", Errno::INVAL),
+        ("est_cpulist", "7", Errno::RANGE),
+        ("est_cpulist", "99999999999", Errno::OVERFLOW),
+    ] {
+        assert_eq!(set(&mut world, name, text), (Err(errno), Vec::new()), "{name}");
+    }
+    set(&mut world, "secure_tcp", "3").0.unwrap();
+    set(&mut world, "conntrack", "1").0.unwrap();
+    set(&mut world, "est_nice", "5").0.unwrap();
+    let in_force = |world: &mut World| {
+        let knobs = world.registry.snapshot().knobs;
+        (knobs.sloppy_tcp, knobs.secure_tcp, knobs.am_droprate)
+    };
+    assert_eq!(in_force(&mut world), (true, 3, 10));
+    world.reload("[sysctl]\nsloppy_tcp = 0\nam_droprate = 7\n");
+    assert_eq!(in_force(&mut world), (true, 3, 7));
+    assert_eq!(world.table.tunables.unbuilt(), ["sysctl.conntrack = 1", "estimators.est_nice = 5"]);
+    world.reload("[sysctl]\nsloppy_tcp = 2\nam_droprate = 7\nsecure_tcp = 1\n");
+    assert_eq!(in_force(&mut world), (true, 1, 7));
 }
 
 #[test]
