@@ -167,11 +167,13 @@ fn files_of_the_kernel_are_the_daemons(site: &Site) {
     if Path::new(SYSCTL).exists() {
         let set = |value: &str| site.run(SYSCTL, &format!("-w net.ipv4.vs.{value}"), "");
         assert_eq!(set("drop_packet=2").0, Some(0));
-        assert_eq!(reads("drop_packet"), "2\n");
+        assert_eq!(reads("drop_packet"), "1\n", "automatic, and there is memory");
+        assert_eq!(set("drop_packet=3").0, Some(0));
+        assert_eq!(reads("drop_packet"), "3\n");
         let (exit, _, errors) = set("drop_packet=4");
         assert!(exit != Some(0) && errors.contains("Invalid argument"), "{exit:?} {errors}");
         assert_eq!((set("est_cpulist=99999").0, set("nonesuch=1").0), (Some(1), Some(1)));
-        assert_eq!(weir(&["sysctl", "drop_packet"]).1, "net.ipv4.vs.drop_packet = 2\n");
+        assert_eq!(weir(&["sysctl", "drop_packet"]).1, "net.ipv4.vs.drop_packet = 3\n");
     } else {
         assert!(std::env::var_os("CI").is_none(), "sysctl is not installed");
     }
@@ -199,7 +201,7 @@ fn files_of_the_kernel_are_the_daemons(site: &Site) {
     let all: Value = serde_json::from_str(&weir(&["sysctl", "--json"]).1).unwrap();
     let knobs = all["knobs"].as_array().unwrap();
     let drop_packet = knobs.iter().find(|knob| knob["name"] == "drop_packet").unwrap();
-    assert_eq!((&drop_packet["value"], &drop_packet["in_effect"]), (&"2".into(), &true.into()));
+    assert_eq!((&drop_packet["value"], &drop_packet["in_effect"]), (&"3".into(), &true.into()));
     for knob in ["sloppy_tcp=0", "drop_packet=0", "secure_tcp=0", "conntrack=0"] {
         assert_eq!(weir(&["sysctl", knob]).0, Some(0));
     }

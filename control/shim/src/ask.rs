@@ -168,19 +168,26 @@ fn receive(link: &link::Link) -> Answer {
     }
 }
 
-/// The descriptor that came with a message.
+/// The descriptor that came with a message; of more than one, the others are closed.
 ///
 /// # Safety
 /// The message was received, with its control data in place.
 unsafe fn file_of(message: &msghdr) -> Option<c_int> {
-    // SAFETY: the caller's promise; the macros stay within the control data, and a message of this type holds at
-    // least one descriptor.
+    // SAFETY: the caller's promise; the macros stay within the control data, and a message of this type holds as
+    // many descriptors as its length says. They came to us and to nobody else.
     unsafe {
         let first = libc::CMSG_FIRSTHDR(message);
         let head = first.as_ref()?;
-        let holds = head.cmsg_len as usize >= libc::CMSG_LEN(size_of::<c_int>() as u32) as usize;
-        (head.cmsg_level == libc::SOL_SOCKET && head.cmsg_type == libc::SCM_RIGHTS && holds)
-            .then(|| libc::CMSG_DATA(first).cast::<c_int>().read_unaligned())
+        if head.cmsg_level != libc::SOL_SOCKET || head.cmsg_type != libc::SCM_RIGHTS {
+            return None;
+        }
+        let bytes = (head.cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
+        let files = libc::CMSG_DATA(first).cast::<c_int>();
+        let count = bytes / size_of::<c_int>();
+        for more in 1..count {
+            libc::close(files.add(more).read_unaligned());
+        }
+        (count > 0).then(|| files.read_unaligned())
     }
 }
 
@@ -198,5 +205,61 @@ mod tests {
         let long = Question::new(Command::SysctlSet).text(attribute::TEXT, &[b'1'; QUESTION_BYTES]);
         assert!(!long.fits);
         assert!(matches!(long.ask(), Answer::Refused(libc::EINVAL)));
+    }
+
+    /// What is made of an answer of these bytes with these files.
+    fn received(bytes: Option<&[u8]>, files: &[c_int]) -> Answer {
+        let mut pair = [-1; 2];
+        // SAFETY: system calls on descriptors of our own, with values that live meanwhile.
+        unsafe {
+            let made = libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0, pair.as_mut_ptr());
+            assert_eq!(made, 0);
+            if let Some(bytes) = bytes {
+                let mut control = [0_u64; 8];
+                let mut vector = iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+                let mut message: msghdr = std::mem::zeroed();
+                (message.msg_iov, message.msg_iovlen) = (&raw mut vector, 1);
+                if !files.is_empty() {
+                    let length = size_of_val(files) as u32;
+                    message.msg_control = control.as_mut_ptr().cast();
+                    message.msg_controllen = libc::CMSG_SPACE(length) as _;
+                    let head = libc::CMSG_FIRSTHDR(&raw const message);
+                    ((*head).cmsg_level, (*head).cmsg_type) = (libc::SOL_SOCKET, libc::SCM_RIGHTS);
+                    (*head).cmsg_len = libc::CMSG_LEN(length) as _;
+                    std::ptr::copy_nonoverlapping(files.as_ptr(), libc::CMSG_DATA(head).cast(), files.len());
+                }
+                assert!(libc::sendmsg(pair[1], &raw const message, 0) >= 0);
+            }
+            libc::close(pair[1]);
+        }
+        receive(&link::Link::of(pair[0]))
+    }
+
+    #[test]
+    fn whatever_a_server_answers_is_one_of_four_things() {
+        let request = wire::Header::request(20, wire::FAMILY_WEIR, SEQUENCE);
+        let acknowledged = |number: i32| wire::refusal(&request, 0, number);
+        let mut negative = acknowledged(0);
+        negative[16..20].copy_from_slice(&5_i32.to_ne_bytes());
+        let mut other_type = acknowledged(0);
+        other_type[4] = 3;
+        for bad in [
+            None,
+            Some(&[][..]),
+            Some(&[0; 16]),
+            Some(&acknowledged(0)[..19]),
+            Some(&negative),
+            Some(&other_type),
+        ] {
+            assert!(matches!(received(bad, &[]), Answer::Nobody(true)), "{bad:?}");
+        }
+        assert!(matches!(received(Some(&acknowledged(0)), &[]), Answer::Done));
+        assert!(matches!(received(Some(&acknowledged(libc::EINVAL)), &[0]), Answer::Refused(libc::EINVAL)));
+        let open_files = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+        let before = open_files();
+        let Answer::File(file) = received(Some(&acknowledged(0)), &[0, 0, 0]) else { panic!("no file") };
+        // SAFETY: the descriptor came to us.
+        unsafe { libc::close(file) };
+        assert_eq!(open_files(), before, "the others are closed");
     }
 }

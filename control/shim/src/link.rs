@@ -80,6 +80,12 @@ pub fn read_environment() {
 pub struct Link(c_int);
 
 impl Link {
+    /// Of a descriptor that nobody else closes.
+    #[cfg(test)]
+    pub fn of(fd: c_int) -> Link {
+        Link(fd)
+    }
+
     /// Its number.
     pub fn fd(&self) -> c_int {
         self.0

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use tracing::warn;
 
 use super::exchange::ConnRows;
-use super::state::Daemon;
+use super::state::{Daemon, WorkerHandle};
 use super::table::stats;
 use crate::api::codec::Refusal;
 use crate::api::rows::{self, KnobRow};
@@ -24,6 +24,9 @@ use crate::ipvs::{self, Rights, Stats, Store};
 const NET: &str = "net/";
 /// Files of `/proc/sys/net/ipv4/vs`, likewise.
 const SYS: &str = "sys/";
+
+/// Knobs whose values 1 and 2 are automatic modes.
+const DEFENCES: [&str; 2] = ["drop_packet", "secure_tcp"];
 
 impl Daemon<'_> {
     /// Sets an old socket option.
@@ -55,7 +58,7 @@ impl Daemon<'_> {
         let knobs = name.map_or_else(|| Ok(Knob::all()), |name| knob(name).map(|knob| vec![knob]))?;
         let row = |knob: &Knob| KnobRow {
             name: knob.key.name.to_owned(),
-            value: self.table.tunables.text(*knob, &self.knob_cpus),
+            value: self.knob_text(*knob),
             default: crate::show::knobs::default(knob),
             accepts: knob.key.kind.expected(),
             unit: knob.key.unit.to_owned(),
@@ -87,6 +90,16 @@ impl Daemon<'_> {
         })
     }
 
+    /// What a program reads. A defence in an automatic mode says which: 2 while it acts, 1 while it waits.
+    fn knob_text(&self, knob: Knob) -> String {
+        let text = self.table.tunables.text(knob, &self.knob_cpus);
+        if !DEFENCES.contains(&knob.key.name) || !matches!(text.as_str(), "1" | "2") {
+            return text;
+        }
+        let low = |worker: &WorkerHandle| memory_is_low(worker.stats.read().conns, worker.born.capacity);
+        if self.workers.iter().any(low) { "2" } else { "1" }.to_owned()
+    }
+
     /// The value came through a file: who wrote it has gone on.
     pub(super) fn take_knob_value(&mut self, knob: &str, value: &str, peer: Peer) {
         if let Err(refusal) = self.set_knob(knob, value, peer) {
@@ -99,7 +112,7 @@ impl Daemon<'_> {
         if let Some(name) = name.strip_prefix(SYS) {
             let knob = knob(name)?;
             if !write {
-                let text = self.table.tunables.text(knob, &self.knob_cpus);
+                let text = self.knob_text(knob);
                 return Ok(Outcome::Text(format!("{text}\n").into_bytes()));
             }
             if peer.rights != Rights::Write {
@@ -170,6 +183,12 @@ impl Daemon<'_> {
     }
 }
 
+/// The workers' own measure: less than a tenth of the table is free.
+fn memory_is_low(conns: u64, capacity: usize) -> bool {
+    let capacity = capacity as u64;
+    capacity.saturating_sub(conns) < capacity / 10
+}
+
 /// A head before rows.
 struct Headed<R> {
     head: Option<&'static str>,
@@ -190,4 +209,18 @@ fn knob(name: &str) -> Result<Knob, Refusal> {
         let shown: String = name.chars().take(60).filter(|c| !c.is_control()).collect();
         Refusal::new(Errno::NOENT, format!("{shown}: {error}; `weir sysctl` lists all"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_low_with_less_than_a_tenth_free() {
+        for (conns, capacity, low) in
+            [(0, 0, false), (0, 100, false), (90, 100, false), (91, 100, true), (101, 100, true)]
+        {
+            assert_eq!(memory_is_low(conns, capacity), low, "{conns} of {capacity}");
+        }
+    }
 }
