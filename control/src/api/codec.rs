@@ -81,10 +81,12 @@ pub enum Command {
     List = 18,
     /// The rows of `weir conns`.
     Conns = 19,
+    /// The rows of `weir workers`.
+    Workers = 24,
 }
 
 impl Command {
-    const ALL: [Command; 10] = [
+    const ALL: [Command; 11] = [
         Command::Hello,
         Command::OptionSet,
         Command::OptionGet,
@@ -95,6 +97,7 @@ impl Command {
         Command::Drops,
         Command::List,
         Command::Conns,
+        Command::Workers,
     ];
 
     /// Whether the answer is a listing, closed by an end message, rather than at most one row and an
@@ -151,6 +154,8 @@ pub enum Request {
     },
     /// State of the daemon.
     Status,
+    /// What each worker does.
+    Workers,
     /// Drop reasons; `all` with those that never happened.
     Drops {
         /// Reasons with count 0 too.
@@ -186,6 +191,7 @@ impl Request {
             Request::SysctlGet { .. } => Command::SysctlGet,
             Request::SysctlSet { .. } => Command::SysctlSet,
             Request::Status => Command::Status,
+            Request::Workers => Command::Workers,
             Request::Drops { .. } => Command::Drops,
             Request::List => Command::List,
             Request::Conns(_) => Command::Conns,
@@ -194,7 +200,11 @@ impl Request {
 
     fn attributes(&self) -> Vec<Attribute> {
         match self {
-            Request::Hello | Request::Status | Request::List | Request::Drops { all: false } => Vec::new(),
+            Request::Hello
+            | Request::Status
+            | Request::Workers
+            | Request::List
+            | Request::Drops { all: false } => Vec::new(),
             Request::Drops { all: true } => vec![Attribute::new(attr::ALL, Vec::new())],
             Request::OptionSet { number, data } => {
                 vec![number_attribute(attr::NUMBER, *number), Attribute::new(attr::DATA, data.clone())]
@@ -247,6 +257,7 @@ impl Request {
                 text: body.required_text(attr::TEXT, "text")?,
             },
             Command::Status => Request::Status,
+            Command::Workers => Request::Workers,
             Command::List => Request::List,
             Command::Drops => Request::Drops { all: body.find(attr::ALL).is_some() },
             Command::Conns => Request::Conns(ConnFilterText {

@@ -8,8 +8,9 @@
 use std::path::{Path, PathBuf};
 
 use config::{Pages, Valid};
-use dataplane::limits::{BURST, PARKED_MAX, TX_BACKLOG};
+use dataplane::limits::{BURST, PARKED_MAX, TX_BACKLOG, ring_size};
 use dataplane::route::PortFacts;
+use dataplane::steer::Steer;
 use dpdk_sys::{
     DEFAULT_DATA_ROOM, DpdkError, Eal, EalArgs, HEADROOM_BYTES, Mempool, PageChoice, PoolConfig, Port,
     PortConfig, Started,
@@ -17,6 +18,7 @@ use dpdk_sys::{
 use rustix::io::Errno;
 use tracing::{info, warn};
 
+use super::machine::random_key;
 use crate::failure::Failure;
 
 /// Mbufs an lcore's cache may hold back: DPDK lets a cache grow to half as much again as its size of 256.
@@ -36,6 +38,10 @@ pub struct BootedPort<'eal> {
     pub port: Port<'eal, Started>,
     /// What the data plane needs to know of it.
     pub facts: PortFacts,
+    /// Receive queues, for the first workers.
+    pub rx_queues: u16,
+    /// Transmit queues, likewise.
+    pub tx_queues: u16,
 }
 
 /// DPDK's run-time folder of this process, which DPDK itself leaves behind. To be dropped after the EAL.
@@ -134,9 +140,15 @@ fn start_port<'eal>(
     };
     let claim = eal.port_by_name(device_name(&wanted.device)).map_err(failed)?;
     let info = claim.info().map_err(failed)?;
-    let queues = workers as u16;
-    let config =
-        PortConfig { rx_queues: queues, tx_queues: queues, mtu: Some(wanted.mtu), ..PortConfig::default() };
+    let rx_queues = info.max_rx_queues.min(workers as u16);
+    let tx_queues = info.max_tx_queues.min(workers as u16);
+    let config = PortConfig { rx_queues, tx_queues, mtu: Some(wanted.mtu), ..PortConfig::default() };
+    if usize::from(rx_queues.min(tx_queues)) < workers {
+        info!(
+            target: "weir::port", port = wanted.name, rx_queues, tx_queues, workers,
+            "fewer queues than workers: packets of the others cross a ring (net_af_packet takes qpairs=N)"
+        );
+    }
     let configured = claim.configure(&config, pool).map_err(failed)?;
     if let Some(mac) = wanted.mac {
         configured.set_mac(mac.0).map_err(failed)?;
@@ -159,7 +171,15 @@ fn start_port<'eal>(
         driver: info.driver,
         port,
         facts,
+        rx_queues,
+        tx_queues,
     })
+}
+
+/// Who owns a flow, among that many workers.
+pub fn steer(valid: &Valid, workers: usize) -> Result<Steer, Failure> {
+    let key = random_key().map_err(|error| Failure::environment("/dev/urandom", error))?;
+    Ok(if workers > 1 { Steer::keyed(workers, valid.workers().steer, key) } else { Steer::ONE })
 }
 
 /// Stops and closes every port; the pool is full afterwards, or it is said aloud.
@@ -181,9 +201,11 @@ pub fn stop_ports(ports: Vec<BootedPort<'_>>, pool: &Mempool<'_>) {
 fn pool_count(ports: usize, workers: usize) -> u32 {
     let descriptors = PortConfig::default();
     let per_queue_pair = usize::from(descriptors.rx_descriptors) + usize::from(descriptors.tx_descriptors);
-    let per_worker = ports * (per_queue_pair + TX_BACKLOG + BURST) + PARKED_MAX + CACHE_MBUFS;
+    // Besides what its own queues hold, a worker may hold a burst of each port for another one.
+    let per_worker = ports * (per_queue_pair + TX_BACKLOG + 2 * BURST) + PARKED_MAX + CACHE_MBUFS;
+    let rings = workers * workers.saturating_sub(1) * ring_size(workers);
     // The control thread's lcore has a cache too. 2^n - 1 wastes no memory in the pool's ring.
-    let needed = workers * per_worker + CACHE_MBUFS;
+    let needed = workers * per_worker + rings + CACHE_MBUFS;
     (needed + 1).next_power_of_two() as u32 - 1
 }
 
@@ -236,10 +258,6 @@ fn device_hint(device: &str, error: &DpdkError) -> Option<String> {
             )),
             _ => Some("the log lines of target weir::eal above say why; opening a device often needs root".into()),
         },
-        DpdkError::TooManyQueues { capacity, .. } => Some(format!(
-            "one queue pair for each worker: name at most {capacity} CPUs as `cpus` in [workers], or give the \
-             device more queues"
-        )),
         DpdkError::PoolTooSmall { .. } => Some("lower the port's mtu".into()),
         _ => None,
     }

@@ -12,6 +12,7 @@
 //! | `boot` | EAL, pool, ports |
 //! | `machine` | workers, control loop, stop |
 //! | `cpus`, `worker_thread` | threads |
+//! | `wiring` | who polls which queue, rings between workers |
 //! | `state` | what control holds: plans, publications, answers |
 //! | `table` | what the IPVS family lists: all that was asked for, and what of it is forwarded |
 //! | `report`, `exchange` | rows of answers |
@@ -32,6 +33,7 @@ mod report;
 mod signals;
 mod state;
 mod table;
+mod wiring;
 mod worker_thread;
 
 use std::path::Path;
@@ -73,10 +75,11 @@ fn serve(config_path: &Path, valid: &Valid) -> Result<(), Failure> {
     let eal = boot::start_eal(valid, &runtime_dir, cpus.control.iter().next())?;
     let pool = boot::make_pool(&eal, valid, cpus.workers.len())?;
     let ports = boot::start_ports(&eal, &pool, valid, cpus.workers.len())?;
+    let steer = boot::steer(valid, cpus.workers.len())?;
     settle_control(&cpus);
     // The socket file stays until the devices are free, so that nobody else takes them for free before.
     let served = std::thread::scope(|scope| {
-        let machine = Machine { eal: &eal, pool: &pool, ports: &ports, cpus: &cpus, started };
+        let machine = Machine { eal: &eal, pool: &pool, ports: &ports, cpus: &cpus, steer: &steer, started };
         machine.serve(scope, config_path, valid, &mut signals)
     });
     boot::stop_ports(ports, &pool);
@@ -90,15 +93,7 @@ fn serve(config_path: &Path, valid: &Valid) -> Result<(), Failure> {
 
 fn plan_cpus(valid: &Valid) -> Result<CpuPlan, Failure> {
     let allowed = allowed_cpus().map_err(|error| Failure::environment("CPUs", error))?;
-    let mut plan = CpuPlan::new(valid, &allowed, &cpus::isolated())?;
-    if plan.workers.len() > machine::WORKERS_MAX {
-        warn!(
-            target: "weir::worker", named = plan.workers.len(), run = machine::WORKERS_MAX,
-            "more CPUs named in [workers] than this version has workers for: the first ones are used"
-        );
-        plan.workers.truncate(machine::WORKERS_MAX);
-    }
-    Ok(plan)
+    CpuPlan::new(valid, &allowed, &cpus::isolated())
 }
 
 /// Names this thread and takes it off the workers' CPUs.

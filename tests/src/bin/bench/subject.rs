@@ -11,6 +11,7 @@ use dataplane::io::{Io, PacketBuf};
 use dataplane::publish::Publisher;
 use dataplane::registry::Registry;
 use dataplane::route::PortFacts;
+use dataplane::steer::Steer;
 use dataplane::worker::{Worker, WorkerConfig};
 use dpdk_sys::{Prefault, TscClock};
 
@@ -51,6 +52,7 @@ impl<B: PacketBuf> Subject<B> {
         let publisher = Publisher::new(registry.snapshot(), vec![Arc::clone(&stats)]);
         let config = WorkerConfig {
             id: 0,
+            steer: Steer::ONE,
             ports: MACS.len(),
             conns: rules.conns,
             services: registry.service_indices(),
