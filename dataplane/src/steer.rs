@@ -86,6 +86,15 @@ impl Steer {
         self.workers
     }
 
+    /// Owners of the cells of a card's redirection table; none under a keyed hash.
+    pub fn cells(&self) -> impl Iterator<Item = usize> + '_ {
+        let cells: &[u8] = match &self.spread {
+            Spread::Keyed { .. } => &[],
+            Spread::Toeplitz(table) => &table.cells,
+        };
+        cells.iter().map(|owner| usize::from(*owner))
+    }
+
     /// The owner of a client's packets. Hot.
     #[inline(always)]
     pub fn owner(&self, (address, port): (u32, u16)) -> usize {

@@ -13,12 +13,13 @@ use dataplane::route::PortFacts;
 use dataplane::steer::Steer;
 use dpdk_sys::{
     DEFAULT_DATA_ROOM, DpdkError, Eal, EalArgs, HEADROOM_BYTES, Mempool, PageChoice, PoolConfig, Port,
-    PortConfig, Started,
+    PortClaim, PortConfig, PortInfo, Rss, Started,
 };
 use rustix::io::Errno;
 use tracing::{info, warn};
 
 use super::machine::random_key;
+use super::spread::{PortAbility, Spread};
 use crate::failure::Failure;
 
 /// Mbufs an lcore's cache may hold back: DPDK lets a cache grow to half as much again as its size of 256.
@@ -115,34 +116,49 @@ pub fn make_pool<'eal>(eal: &'eal Eal, valid: &Valid, workers: usize) -> Result<
     Ok(pool)
 }
 
-/// Claims, configures and starts every port of the configuration.
+/// Claims, configures and starts every port of the configuration; who owns which flow depends on what they can do.
 pub fn start_ports<'eal>(
     eal: &'eal Eal,
     pool: &Mempool<'eal>,
     valid: &Valid,
     workers: usize,
-) -> Result<Vec<BootedPort<'eal>>, Failure> {
-    valid.ports().iter().map(|wanted| start_port(eal, pool, wanted, workers)).collect()
+) -> Result<(Vec<BootedPort<'eal>>, Steer), Failure> {
+    let mut claims = Vec::new();
+    for wanted in valid.ports() {
+        let claim = eal.port_by_name(device_name(&wanted.device));
+        let described = claim.and_then(|claim| claim.info().map(|info| (claim, info)));
+        claims.push(described.map_err(|error| port_failure(wanted, &error))?);
+    }
+    let key = random_key().map_err(|error| Failure::environment("/dev/urandom", error))?;
+    let able =
+        |(_, info): &(PortClaim<'_>, PortInfo)| PortAbility { rx_queues: info.max_rx_queues, rss: info.rss };
+    let Spread { steer, rss } =
+        Spread::new(valid, &claims.iter().map(able).collect::<Vec<_>>(), workers, key);
+    let ports = valid.ports().iter().zip(claims).zip(rss);
+    let started = ports.map(|((wanted, claimed), rss)| start_port(claimed, pool, wanted, workers, rss));
+    Ok((started.collect::<Result<_, _>>()?, steer))
+}
+
+fn port_failure(wanted: &config::Port, error: &DpdkError) -> Failure {
+    let failure = Failure::environment(format!("port {}", wanted.name), error);
+    match device_hint(&wanted.device, error) {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
 }
 
 fn start_port<'eal>(
-    eal: &'eal Eal,
+    (claim, info): (PortClaim<'eal>, PortInfo),
     pool: &Mempool<'eal>,
     wanted: &config::Port,
     workers: usize,
+    rss: Option<Rss>,
 ) -> Result<BootedPort<'eal>, Failure> {
-    let failed = |error: DpdkError| {
-        let failure = Failure::environment(format!("port {}", wanted.name), &error);
-        match device_hint(&wanted.device, &error) {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
-    };
-    let claim = eal.port_by_name(device_name(&wanted.device)).map_err(failed)?;
-    let info = claim.info().map_err(failed)?;
+    let failed = |error: DpdkError| port_failure(wanted, &error);
     let rx_queues = info.max_rx_queues.min(workers as u16);
     let tx_queues = info.max_tx_queues.min(workers as u16);
-    let config = PortConfig { rx_queues, tx_queues, mtu: Some(wanted.mtu), ..PortConfig::default() };
+    let mtu = Some(wanted.mtu);
+    let config = PortConfig { rx_queues, tx_queues, mtu, rss: rss.clone(), ..PortConfig::default() };
     if usize::from(rx_queues.min(tx_queues)) < workers {
         info!(
             target: "weir::port", port = wanted.name, rx_queues, tx_queues, workers,
@@ -159,6 +175,16 @@ fn start_port<'eal>(
     {
         warn!(target: "weir::port", port = wanted.name, %error, "the device does not receive for other addresses");
     }
+    if let Some(rss) = &rss {
+        match port.redirect(&rss.queues) {
+            Ok(()) => {
+                info!(target: "weir::port", port = wanted.name, end = ?rss.end, "the device finds the owner of a packet")
+            }
+            Err(error) => {
+                warn!(target: "weir::port", port = wanted.name, %error, "packets reach their owner over a ring");
+            }
+        }
+    }
     let facts = PortFacts { mac: port.mac().map_err(failed)?, mtu: wanted.mtu };
     let link_up = port.link().is_ok_and(|link| link.up);
     info!(
@@ -174,12 +200,6 @@ fn start_port<'eal>(
         rx_queues,
         tx_queues,
     })
-}
-
-/// Who owns a flow, among that many workers.
-pub fn steer(valid: &Valid, workers: usize) -> Result<Steer, Failure> {
-    let key = random_key().map_err(|error| Failure::environment("/dev/urandom", error))?;
-    Ok(if workers > 1 { Steer::keyed(workers, valid.workers().steer, key) } else { Steer::ONE })
 }
 
 /// Stops and closes every port; the pool is full afterwards, or it is said aloud.

@@ -12,6 +12,7 @@
 //! | `boot` | EAL, pool, ports |
 //! | `machine` | workers, control loop, stop |
 //! | `cpus`, `worker_thread` | threads |
+//! | `spread` | owners of flows, what devices are told of them |
 //! | `wiring` | who polls which queue, rings between workers |
 //! | `state` | what control holds: plans, publications, answers |
 //! | `table` | what the IPVS family lists: all that was asked for, and what of it is forwarded |
@@ -31,6 +32,7 @@ mod machine;
 mod meters;
 mod report;
 mod signals;
+mod spread;
 mod state;
 mod table;
 mod wiring;
@@ -74,8 +76,7 @@ fn serve(config_path: &Path, valid: &Valid) -> Result<(), Failure> {
     let runtime_dir = boot::RuntimeDir::new();
     let eal = boot::start_eal(valid, &runtime_dir, cpus.control.iter().next())?;
     let pool = boot::make_pool(&eal, valid, cpus.workers.len())?;
-    let ports = boot::start_ports(&eal, &pool, valid, cpus.workers.len())?;
-    let steer = boot::steer(valid, cpus.workers.len())?;
+    let (ports, steer) = boot::start_ports(&eal, &pool, valid, cpus.workers.len())?;
     settle_control(&cpus);
     // The socket file stays until the devices are free, so that nobody else takes them for free before.
     let served = std::thread::scope(|scope| {
