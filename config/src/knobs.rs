@@ -96,6 +96,18 @@ impl Tunables {
         Tunables { knobs: valid.knobs().clone(), estimators: valid.estimators().clone() }
     }
 
+    /// The two tables of a file that has these values; parses back to them.
+    pub fn to_toml(&self) -> String {
+        let tables = [(Knobs::TABLE, self.knobs.values()), (Estimators::TABLE, self.estimators.values())];
+        let mut out = String::new();
+        for (table, values) in tables {
+            out.push_str(&format!("[{table}]\n"));
+            let given = values.into_iter().filter_map(|(name, value)| Some((name, value?)));
+            given.for_each(|(name, value)| out.push_str(&format!("{name} = {value}\n")));
+        }
+        out
+    }
+
     /// What a program reads from the knob, without the newline.
     pub fn text(&self, knob: Knob, cpus: &Cpus) -> String {
         match knob.key.name {

@@ -11,6 +11,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use crate::knobs::Tunables;
 use crate::types::{DestKey, Mac, Method, Scheduler, ServiceFlags, ServiceKey};
 
 pub use settings::*;
@@ -36,6 +37,13 @@ impl Valid {
     pub fn empty() -> Valid {
         let empty = crate::parse("", "").expect("a file without a line has no mistake");
         Valid { blank: true, ..empty }
+    }
+
+    /// The same with other services, timeouts and knobs, for writing down what runs.
+    #[must_use]
+    pub fn running(&self, services: Vec<Service>, timeouts: Timeouts, tunables: Tunables) -> Valid {
+        let Tunables { knobs, estimators } = tunables;
+        Valid { services, timeouts, knobs, estimators, ..self.clone() }
     }
 
     /// Settings that only a restart can change.

@@ -16,7 +16,7 @@ pub const DEFAULT_SOCKET: &str = "/run/weir/weir.sock";
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(after_help = "Exit status: 0 done, 1 refused or failed while running, 2 usage or configuration, \
-    3 environment (no daemon, no privilege, no device).")]
+    3 environment (no daemon, no privilege, no device), 10 a dry run found differences.")]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -33,12 +33,45 @@ pub enum Command {
     /// Check a configuration and print every problem
     #[command(after_help = "Example:\n  weir check --show /etc/weir/weir.toml")]
     Check(CheckArgs),
+    /// Show what a configuration would change of what runs
+    #[command(after_help = "Nothing is changed. Exit status: 0 no difference, 10 some.\n\n\
+        Example:\n  weir plan /etc/weir/weir.toml")]
+    Plan(PlanArgs),
+    /// Apply a configuration to what runs, whole or not at all
+    #[command(
+        after_help = "What was set over the socket stays unless its own line differs from the file as last \
+        applied. It counts as one revision. Exit status of a dry run: 0 no difference, 10 some.\n\n\
+        Example:\n  weir apply /etc/weir/weir.toml --dry-run"
+    )]
+    Apply(ApplyArgs),
+    /// Make the services those of a file that `weir save` or `ipvsadm -S` wrote, whole or not at all
+    #[command(
+        after_help = "Services and destinations that stay keep connections and counters. A line that is not \
+        understood, or refused, is named, and nothing is changed. Lines may be comments (#) and any of ipvsadm's \
+        commands that change something. Exit status of a dry run: 0 no difference, 10 some.\n\n\
+        Example:\n  weir restore /var/lib/weir/saved --dry-run"
+    )]
+    Restore(RestoreArgs),
+    /// Print what runs as lines that `weir restore` and `ipvsadm -R` read
+    #[command(after_help = "Thresholds, timeouts and sync daemons are among the lines. With --toml it is a \
+        configuration file; what has no form there is in its comments.\n\n\
+        Example:\n  weir save --toml")]
+    Save(SaveArgs),
+    /// List the last revisions: when, who, what
+    #[command(
+        after_help = "The last 64 are kept, over restarts. Times are UTC.\n\nExample:\n  weir log --json"
+    )]
+    Log(LogArgs),
+    /// Go back to a revision
+    #[command(
+        after_help = "Services, destinations, timeouts, daemons and the settings of the file that was applied \
+        then; it is a new revision. The file on disk is not touched: the next reload or start applies where it \
+        differs.\n\nExample:\n  weir rollback 41 --dry-run"
+    )]
+    Rollback(RollbackArgs),
     /// Show ports, workers, tables and warnings
     #[command(after_help = "Example:\n  weir status --watch 5")]
     Status(StatusArgs),
-    /// Show what each worker does: load, cycles a packet, bursts, packets handed over
-    #[command(after_help = "Example:\n  weir workers --watch 1")]
-    Workers(WorkersArgs),
     /// Show why packets were dropped
     #[command(after_help = "Example:\n  weir drops --all")]
     Drops(DropsArgs),
@@ -136,17 +169,6 @@ pub struct StatusArgs {
     pub watch: Watch,
 }
 
-/// `weir workers`.
-#[derive(Debug, Args)]
-pub struct WorkersArgs {
-    /// Socket and form.
-    #[command(flatten)]
-    pub reading: Reading,
-    /// Repetition.
-    #[command(flatten)]
-    pub watch: Watch,
-}
-
 /// `weir drops`.
 #[derive(Debug, Args)]
 pub struct DropsArgs {
@@ -209,6 +231,16 @@ pub struct SysctlArgs {
     pub reading: Reading,
 }
 
+/// `weir plan`.
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// Configuration file
+    pub file: PathBuf,
+    /// Socket and form.
+    #[command(flatten)]
+    pub reading: Reading,
+}
+
 /// `weir proc`.
 #[derive(Debug, Args)]
 pub struct ProcArgs {
@@ -221,6 +253,71 @@ pub struct ProcArgs {
     /// Repetition.
     #[command(flatten)]
     pub watch: Watch,
+}
+
+/// `weir apply`.
+#[derive(Debug, Args)]
+pub struct ApplyArgs {
+    /// Configuration file
+    pub file: PathBuf,
+    /// Only print what would change
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Socket and form.
+    #[command(flatten)]
+    pub reading: Reading,
+}
+
+/// `weir restore`.
+#[derive(Debug, Args)]
+pub struct RestoreArgs {
+    /// File with a command in each line; - for standard input
+    pub file: PathBuf,
+    /// Only print what would change
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Socket and form.
+    #[command(flatten)]
+    pub reading: Reading,
+}
+
+/// `weir save`.
+#[derive(Debug, Args)]
+pub struct SaveArgs {
+    /// Print a configuration file
+    #[arg(long)]
+    pub toml: bool,
+    /// Control socket of the daemon [default: WEIR_SOCKET, else /run/weir/weir.sock]
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+}
+
+impl SaveArgs {
+    /// The socket to use: option, else variable, else default.
+    pub fn socket_path(&self) -> PathBuf {
+        socket_path(self.socket.as_deref())
+    }
+}
+
+/// `weir log`.
+#[derive(Debug, Args)]
+pub struct LogArgs {
+    /// Socket and form.
+    #[command(flatten)]
+    pub reading: Reading,
+}
+
+/// `weir rollback`.
+#[derive(Debug, Args)]
+pub struct RollbackArgs {
+    /// Revision, as `weir log` lists it
+    pub revision: u64,
+    /// Only print what would change
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Socket and form.
+    #[command(flatten)]
+    pub reading: Reading,
 }
 
 /// `weir replay`.

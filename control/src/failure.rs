@@ -16,6 +16,8 @@ pub enum Exit {
     Usage = 2,
     /// The environment: no daemon, no privilege, no device.
     Environment = 3,
+    /// A dry run found differences.
+    Differences = 10,
 }
 
 impl From<Exit> for ExitCode {

@@ -6,7 +6,7 @@
 //!
 //! | module | part |
 //! |---|---|
-//! | [`args`], [`commands`], [`check`], [`replay`], [`exec`] | the commands of `weir` |
+//! | [`args`], [`commands`], [`check`], [`replay`], [`exec`], [`transactions`] | the commands of `weir` |
 //! | [`daemon`] | `weir run` |
 //! | [`api`] | the control socket: messages, rows, both ends |
 //! | [`ipvs`] | the kernel's IPVS messages on any store |
@@ -25,4 +25,5 @@ pub mod failure;
 pub mod ipvs;
 pub mod replay;
 pub mod show;
+pub mod transactions;
 pub mod weiradm;

@@ -31,21 +31,28 @@ fn run() -> Exit {
         Command::Check(args) => return control::check::check(args),
         Command::Replay(args) => return control::replay::replay(args),
         Command::Status(args) => control::commands::status(args),
-        Command::Workers(args) => control::commands::workers(args),
         Command::Drops(args) => control::commands::drops(args),
         Command::List(args) => control::commands::list(args),
         Command::Conns(args) => control::commands::conns(args),
         Command::Sysctl(args) => control::commands::sysctl(args),
         Command::Proc(args) => control::commands::proc(args),
+        Command::Plan(args) => return ended(control::transactions::plan(args)),
+        Command::Apply(args) => return ended(control::transactions::apply(args)),
+        Command::Restore(args) => return ended(control::transactions::restore(args)),
+        Command::Save(args) => return ended(control::transactions::save(args)),
+        Command::Log(args) => return ended(control::transactions::log(args)),
+        Command::Rollback(args) => return ended(control::transactions::rollback(args)),
         Command::Exec(args) => Err(control::exec::exec(args)),
     };
-    match result {
-        Ok(()) => Exit::Done,
-        Err(failure) => {
-            eprintln!("{failure}");
-            failure.exit
-        }
-    }
+    ended(result.map(|()| Exit::Done))
+}
+
+/// The exit status to end with; prints why there is no better one.
+fn ended(result: Result<Exit, Failure>) -> Exit {
+    result.unwrap_or_else(|failure| {
+        eprintln!("{failure}");
+        failure.exit
+    })
 }
 
 /// Prints help and version as asked for; a mistake in our form: `weir: WHAT: WHY`, hint below.

@@ -17,7 +17,6 @@
 
 #![forbid(unsafe_code)]
 
-mod addresses;
 pub mod conn;
 pub mod counters;
 pub mod dest;
@@ -35,7 +34,6 @@ pub mod route;
 pub mod sched;
 pub mod service;
 pub mod snapshot;
-pub mod steer;
 pub mod verdict;
 pub mod wire;
 pub mod worker;

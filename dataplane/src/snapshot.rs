@@ -11,7 +11,6 @@ use std::sync::Arc;
 use config::Unmatched;
 use foldhash::fast::FixedState;
 
-use crate::addresses::Addresses;
 use crate::conn::state::Timeouts;
 use crate::route::Net;
 use crate::service::Service;
@@ -81,8 +80,6 @@ pub struct ServiceMap {
 
 #[derive(Clone, Default)]
 struct Shard {
-    /// The keys of `vips`, for a look at every packet.
-    addresses: Addresses,
     services: HashMap<(Ipv4Addr, u16, u8), Arc<Service>, FixedState>,
     vips: HashMap<Ipv4Addr, Vip, FixedState>,
     /// How many services have (server address, port, protocol) as a NAT destination.
@@ -117,12 +114,6 @@ impl ServiceMap {
         self.shards[shard_of(addr)].services.get(&(addr, port, proto))
     }
 
-    /// Whether `addr` is a virtual address: what goes to one is a request. Hot, with several workers.
-    #[inline(always)]
-    pub fn is_address(&self, addr: u32) -> bool {
-        self.shards[shard_of(Ipv4Addr::from_bits(addr))].addresses.contains(addr)
-    }
-
     /// The virtual address's entry, if it is one. Slow path.
     pub fn vip(&self, addr: Ipv4Addr) -> Option<Vip> {
         self.shards[shard_of(addr)].vips.get(&addr).copied()
@@ -149,7 +140,6 @@ impl ServiceMap {
         let vip = shard.vips.entry(addr).or_default();
         vip.services += 1;
         vip.announcing += u32::from(service.announce);
-        shard.addresses.insert(addr.to_bits());
         shard.services.insert((addr, service.key.port, service.key.proto.number()), Arc::new(service));
     }
 
@@ -172,7 +162,6 @@ impl ServiceMap {
             vip.announcing -= u32::from(service.announce);
             if vip.services == 0 {
                 shard.vips.remove(&addr);
-                shard.addresses.remove(addr.to_bits());
             }
         }
         Some(service)

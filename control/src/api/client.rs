@@ -12,12 +12,15 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketFlags};
 use serde::de::DeserializeOwned;
 
-use super::codec::{self, Refusal, Reply, Request};
+use super::codec::{self, Refusal, Reply, Request, Transaction};
 use super::listener::{address, seqpacket, shown};
+use super::rows::TransactionRow;
 use crate::failure::Failure;
 
 /// How long the daemon may take for the next part of an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The same for a transaction: 100 000 services with ten destinations each are parsed, compared and written in it.
+const TRANSACTION_PATIENCE: Duration = Duration::from_secs(120);
 /// Longest datagram of the daemon: one row of the greatest length, with headers.
 const DATAGRAM_BYTES_MAX: usize = codec::ROW_BYTES_MAX + 64;
 
@@ -88,6 +91,22 @@ impl Client {
                 }
             }
         }
+    }
+
+    /// Sends the content of a transaction and the transaction; what it changes.
+    ///
+    /// # Errors
+    /// As [`Client::rows`].
+    pub fn transact(&mut self, mut transaction: Transaction) -> Result<Vec<TransactionRow>, Failure> {
+        for side in [Timeout::Recv, Timeout::Send] {
+            set_socket_timeout(&self.fd, side, Some(TRANSACTION_PATIENCE))
+                .map_err(|error| self.lost(error))?;
+        }
+        let content = std::mem::take(&mut transaction.content);
+        for piece in content.chunks(codec::CONTENT_BYTES_MAX) {
+            self.collect::<()>(&Request::Content(piece.to_vec()))?;
+        }
+        self.collect(&Request::Transact(transaction))
     }
 
     /// Asks and collects the rows.

@@ -41,6 +41,9 @@ const ERROR_ATTR_TEXT: u16 = 1;
 /// Longest row: the attribute's length field has 16 bits and counts its own 4-byte header.
 pub const ROW_BYTES_MAX: usize = u16::MAX as usize - 4;
 
+/// Longest piece of content in one message: with its headers it stays below the limit of a client's datagram.
+pub const CONTENT_BYTES_MAX: usize = 12 * 1024;
+
 /// Attribute numbers: 1 in replies, the others in requests.
 mod attr {
     pub const ROW: u16 = 1;
@@ -55,6 +58,10 @@ mod attr {
     pub const NUMBER: u16 = 10;
     pub const DATA: u16 = 11;
     pub const LENGTH: u16 = 12;
+    pub const REVISION: u16 = 16;
+    pub const KIND: u16 = 18;
+    pub const DRY_RUN: u16 = 19;
+    pub const CONTENT: u16 = 20;
 }
 
 /// Command numbers of the family. 2 to 15 are the socket options, texts and knobs of the IPVS interface.
@@ -81,12 +88,20 @@ pub enum Command {
     List = 18,
     /// The rows of `weir conns`.
     Conns = 19,
-    /// The rows of `weir workers`.
-    Workers = 24,
+    /// A piece of a transaction's content; kept by the session until the transaction comes.
+    Content = 32,
+    /// A transaction on the content sent before; rows say what it changes.
+    Transact = 33,
+    /// The rows of `weir log`.
+    Log = 34,
+    /// A transaction back to a revision; rows say what it changes.
+    Rollback = 35,
+    /// What runs as lines of a configuration file.
+    Save = 36,
 }
 
 impl Command {
-    const ALL: [Command; 11] = [
+    const ALL: [Command; 15] = [
         Command::Hello,
         Command::OptionSet,
         Command::OptionGet,
@@ -97,14 +112,18 @@ impl Command {
         Command::Drops,
         Command::List,
         Command::Conns,
-        Command::Workers,
+        Command::Content,
+        Command::Transact,
+        Command::Log,
+        Command::Rollback,
+        Command::Save,
     ];
 
     /// Whether the answer is a listing, closed by an end message, rather than at most one row and an
     /// acknowledgement.
     pub fn is_listing(self) -> bool {
-        use Command::{Hello, OptionGet, OptionSet, SysctlSet, TextOpen};
-        !matches!(self, Hello | OptionSet | OptionGet | TextOpen | SysctlSet)
+        use Command::{Content, Hello, OptionGet, OptionSet, SysctlSet, TextOpen};
+        !matches!(self, Hello | OptionSet | OptionGet | TextOpen | SysctlSet | Content)
     }
 
     fn from_number(number: u8) -> Option<Command> {
@@ -154,8 +173,6 @@ pub enum Request {
     },
     /// State of the daemon.
     Status,
-    /// What each worker does.
-    Workers,
     /// Drop reasons; `all` with those that never happened.
     Drops {
         /// Reasons with count 0 too.
@@ -165,6 +182,47 @@ pub enum Request {
     List,
     /// Connections that pass the filter.
     Conns(ConnFilterText),
+    /// A piece of content, at most [`CONTENT_BYTES_MAX`].
+    Content(Vec<u8>),
+    /// One change of what runs, whole or not at all.
+    Transact(Transaction),
+    /// The revisions that are kept.
+    Log,
+    /// Back to a revision.
+    Rollback {
+        /// Its number.
+        revision: u64,
+        /// Only say what would change.
+        dry_run: bool,
+    },
+    /// What runs as a configuration file.
+    Save,
+}
+
+/// A change of what runs by a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Transaction {
+    /// What the content is.
+    pub kind: TransactionKind,
+    /// Name of the file, for the log and for errors.
+    pub name: String,
+    /// Only say what would change.
+    pub dry_run: bool,
+    /// The content; sent before, in pieces.
+    pub content: Vec<u8>,
+}
+
+/// What a transaction's content is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum TransactionKind {
+    /// A configuration file.
+    #[default]
+    Configuration = 1,
+    /// Messages of the IPVS family that make all services, their sequence numbers being line numbers.
+    Restore = 2,
+    /// The same, on top of what runs.
+    Lines = 3,
 }
 
 /// Filter of a connection listing, as text; the daemon parses it and refuses with the reason.
@@ -191,20 +249,40 @@ impl Request {
             Request::SysctlGet { .. } => Command::SysctlGet,
             Request::SysctlSet { .. } => Command::SysctlSet,
             Request::Status => Command::Status,
-            Request::Workers => Command::Workers,
             Request::Drops { .. } => Command::Drops,
             Request::List => Command::List,
             Request::Conns(_) => Command::Conns,
+            Request::Content(_) => Command::Content,
+            Request::Transact(_) => Command::Transact,
+            Request::Log => Command::Log,
+            Request::Rollback { .. } => Command::Rollback,
+            Request::Save => Command::Save,
         }
+    }
+
+    /// Whether it can change what runs.
+    pub fn changes(&self) -> bool {
+        matches!(self, Request::Content(_) | Request::Transact(_) | Request::Rollback { .. })
     }
 
     fn attributes(&self) -> Vec<Attribute> {
         match self {
-            Request::Hello
-            | Request::Status
-            | Request::Workers
-            | Request::List
-            | Request::Drops { all: false } => Vec::new(),
+            Request::Hello | Request::Status | Request::List | Request::Drops { all: false } => Vec::new(),
+            Request::Log | Request::Save => Vec::new(),
+            Request::Content(bytes) => vec![Attribute::new(attr::CONTENT, bytes.clone())],
+            Request::Transact(transaction) => {
+                let mut attributes = vec![
+                    Attribute::new(attr::KIND, vec![transaction.kind as u8]),
+                    text_attribute(attr::NAME, &transaction.name),
+                ];
+                attributes.extend(transaction.dry_run.then(|| Attribute::new(attr::DRY_RUN, Vec::new())));
+                attributes
+            }
+            Request::Rollback { revision, dry_run } => {
+                let mut attributes = vec![Attribute::new(attr::REVISION, revision.to_ne_bytes().to_vec())];
+                attributes.extend(dry_run.then(|| Attribute::new(attr::DRY_RUN, Vec::new())));
+                attributes
+            }
             Request::Drops { all: true } => vec![Attribute::new(attr::ALL, Vec::new())],
             Request::OptionSet { number, data } => {
                 vec![number_attribute(attr::NUMBER, *number), Attribute::new(attr::DATA, data.clone())]
@@ -257,7 +335,6 @@ impl Request {
                 text: body.required_text(attr::TEXT, "text")?,
             },
             Command::Status => Request::Status,
-            Command::Workers => Request::Workers,
             Command::List => Request::List,
             Command::Drops => Request::Drops { all: body.find(attr::ALL).is_some() },
             Command::Conns => Request::Conns(ConnFilterText {
@@ -266,7 +343,31 @@ impl Request {
                 dest: body.text(attr::DEST, "dest")?,
                 state: body.text(attr::STATE, "state")?,
             }),
+            Command::Content => Request::Content(body.need(attr::CONTENT, "content")?.to_vec()),
+            Command::Transact => Request::Transact(Transaction {
+                kind: TransactionKind::from_bytes(body.need(attr::KIND, "kind")?)?,
+                name: body.text(attr::NAME, "name")?.unwrap_or_default(),
+                dry_run: body.find(attr::DRY_RUN).is_some(),
+                content: Vec::new(),
+            }),
+            Command::Log => Request::Log,
+            Command::Rollback => {
+                let bytes = <[u8; 8]>::try_from(body.need(attr::REVISION, "revision")?);
+                let bytes =
+                    bytes.map_err(|_| Refusal::new(Errno::INVAL, "attribute revision is no number"))?;
+                let dry_run = body.find(attr::DRY_RUN).is_some();
+                Request::Rollback { revision: u64::from_ne_bytes(bytes), dry_run }
+            }
+            Command::Save => Request::Save,
         })
+    }
+}
+
+impl TransactionKind {
+    fn from_bytes(bytes: &[u8]) -> Result<TransactionKind, Refusal> {
+        let all = [TransactionKind::Configuration, TransactionKind::Restore, TransactionKind::Lines];
+        let kind = all.into_iter().find(|kind| bytes == [*kind as u8]);
+        kind.ok_or_else(|| Refusal::new(Errno::INVAL, "unknown kind of transaction"))
     }
 }
 

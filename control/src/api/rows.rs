@@ -68,8 +68,11 @@ pub struct DaemonRow {
     pub pid: u32,
     /// Time since the start.
     pub uptime_seconds: u64,
-    /// Configuration changes since the start; 0 is the start itself.
+    /// Number of the last change of what runs, restarts included; 0: nothing but the first start.
     pub revision: u64,
+    /// Bytes of the journal.
+    #[serde(default)]
+    pub journal_bytes: u64,
     /// Generation of the snapshot that was published last.
     pub generation: u64,
     /// File that the configuration came from.
@@ -84,6 +87,67 @@ pub struct DaemonRow {
     pub memory_bytes: u64,
     /// Memory of the process that is in RAM.
     pub resident_bytes: u64,
+}
+
+/// A row of `weir plan`, `apply`, `restore` and `rollback`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "row", rename_all = "snake_case")]
+pub enum TransactionRow {
+    /// One change: `+` for what comes, `~` for what is edited, `-` for what goes.
+    Change {
+        /// The change in a line.
+        text: String,
+    },
+    /// A setting that differs and stays as it is until a restart.
+    Restart {
+        /// The setting in a line.
+        setting: String,
+    },
+    /// A change of the file that is left out: its object was deleted over the socket.
+    LeftOut {
+        /// The change in a line.
+        change: String,
+    },
+    /// A line that is refused; nothing was changed. No other row comes.
+    Refused {
+        /// Number of the line, from 1.
+        line: u32,
+        /// Error number of the kernel for it.
+        errno: i32,
+    },
+    /// The last row.
+    End {
+        /// Revision in force.
+        revision: u64,
+        /// Changes listed.
+        changes: u64,
+        /// Whether they were made.
+        applied: bool,
+    },
+}
+
+/// A row of `weir log`: one revision.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LogRow {
+    /// Number of the revision.
+    pub revision: u64,
+    /// When, milliseconds since 1970.
+    pub unix_ms: u64,
+    /// Who: user id.
+    pub uid: u32,
+    /// Who: process id.
+    pub pid: i32,
+    /// Who: name of the program.
+    pub program: String,
+    /// What.
+    pub what: String,
+}
+
+/// Lines of a text.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TextRow {
+    /// The lines, each with its end.
+    pub text: String,
 }
 
 /// One Ethernet port.
@@ -142,30 +206,6 @@ pub struct WorkerRow {
     pub drops_total: u64,
     /// Connections in its table.
     pub connections: u64,
-    /// Packets received or taken over from other workers, over the last second.
-    #[serde(default)]
-    pub packets_per_second: f64,
-    /// Time stamp counter cycles for each such packet, of the turns that had any; 0 without packets.
-    #[serde(default)]
-    pub cycles_per_packet: f64,
-    /// Such packets in each turn of the loop that had any.
-    #[serde(default)]
-    pub packets_per_poll: f64,
-    /// Share of turns without packets, percent.
-    #[serde(default)]
-    pub empty_polls_percent: f64,
-    /// Turns of its loop.
-    #[serde(default)]
-    pub polls_total: u64,
-    /// Packets handed to the workers that own their flows.
-    #[serde(default)]
-    pub handed_out_total: u64,
-    /// Packets taken over from other workers.
-    #[serde(default)]
-    pub handed_in_total: u64,
-    /// Packets dropped because the owner's ring was full.
-    #[serde(default)]
-    pub ring_drops_total: u64,
 }
 
 /// One table of fixed size.

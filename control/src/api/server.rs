@@ -16,6 +16,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
 
 use super::access::Access;
 use super::codec::{Incoming, Refusal, Request};
@@ -50,6 +51,17 @@ pub struct Peer {
     pub pid: i32,
     /// What it may do.
     pub rights: Rights,
+}
+
+impl Peer {
+    /// That it may change things.
+    ///
+    /// # Errors
+    /// EPERM.
+    pub fn require_write(self) -> Result<(), Refusal> {
+        let may = self.rights == Rights::Write;
+        may.then_some(()).ok_or_else(|| Refusal::new(Errno::PERM, "this user may not change things"))
+    }
 }
 
 /// The next row of an answer.

@@ -30,6 +30,8 @@ pub const DATAGRAM_BYTES_MAX: usize = 16 * 1024;
 pub const MESSAGES_MAX: usize = 64;
 /// A client that takes nothing of its answer for so long is closed.
 pub const STALL: Duration = Duration::from_secs(10);
+/// Content of one transaction: a configuration of 100 000 services with ten destinations each has about 100 MB.
+const CONTENT_BYTES_MAX: usize = 256 << 20;
 /// Rows are packed into datagrams up to this size: netlink readers use buffers of 8 KiB.
 const REPLY_BYTES: usize = 8 * 1024;
 /// Steps of one session before the others get their turn.
@@ -46,6 +48,8 @@ pub struct Session {
     fd: OwnedFd,
     peer: Peer,
     inbox: VecDeque<Incoming>,
+    /// Content of the transaction to come.
+    content: Vec<u8>,
     answer: Option<Answer>,
     /// Answers of the IPVS family under way.
     datagrams: Option<Box<dyn Iterator<Item = Vec<u8>>>>,
@@ -100,6 +104,7 @@ impl Session {
             fd,
             peer,
             inbox: VecDeque::new(),
+            content: Vec::new(),
             answer: None,
             datagrams: None,
             listing: false,
@@ -297,7 +302,15 @@ impl Session {
             }
             return;
         }
-        let begun = message.request().and_then(|request| {
+        let begun = message.request().and_then(|mut request| {
+            match &mut request {
+                Request::Content(piece) => {
+                    self.keep(piece)?;
+                    return self.acknowledge(&message, Outcome::Done, now);
+                }
+                Request::Transact(transaction) => transaction.content = std::mem::take(&mut self.content),
+                _ => {}
+            }
             let command = request.command();
             match handler.answer(request, self.peer)? {
                 Outcome::Rows(rows) => {
@@ -338,6 +351,20 @@ impl Session {
     /// Our end of a file that was opened in the last turn, for the server to look after.
     pub fn take_opened(&mut self) -> Option<Open> {
         self.opened.take()
+    }
+
+    /// Keeps a piece of content for the transaction to come.
+    fn keep(&mut self, piece: &[u8]) -> Result<(), Refusal> {
+        self.peer.require_write()?;
+        if self.content.len() + piece.len() > CONTENT_BYTES_MAX {
+            self.content = Vec::new();
+            return Err(Refusal::new(
+                Errno::FBIG,
+                format!("larger than {} MiB, no transaction", CONTENT_BYTES_MAX >> 20),
+            ));
+        }
+        self.content.extend_from_slice(piece);
+        Ok(())
     }
 
     /// Queues the next datagram of the answer; false when its rows are not ready.

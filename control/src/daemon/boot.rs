@@ -8,18 +8,15 @@
 use std::path::{Path, PathBuf};
 
 use config::{Pages, Valid};
-use dataplane::limits::{BURST, PARKED_MAX, TX_BACKLOG, ring_size};
+use dataplane::limits::{BURST, PARKED_MAX, TX_BACKLOG};
 use dataplane::route::PortFacts;
-use dataplane::steer::Steer;
 use dpdk_sys::{
     DEFAULT_DATA_ROOM, DpdkError, Eal, EalArgs, HEADROOM_BYTES, Mempool, PageChoice, PoolConfig, Port,
-    PortClaim, PortConfig, PortInfo, Rss, Started,
+    PortConfig, Started,
 };
 use rustix::io::Errno;
 use tracing::{info, warn};
 
-use super::machine::random_key;
-use super::spread::{PortAbility, Spread};
 use crate::failure::Failure;
 
 /// Mbufs an lcore's cache may hold back: DPDK lets a cache grow to half as much again as its size of 256.
@@ -39,10 +36,6 @@ pub struct BootedPort<'eal> {
     pub port: Port<'eal, Started>,
     /// What the data plane needs to know of it.
     pub facts: PortFacts,
-    /// Receive queues, for the first workers.
-    pub rx_queues: u16,
-    /// Transmit queues, likewise.
-    pub tx_queues: u16,
 }
 
 /// DPDK's run-time folder of this process, which DPDK itself leaves behind. To be dropped after the EAL.
@@ -51,21 +44,41 @@ pub struct RuntimeDir {
 }
 
 impl RuntimeDir {
-    /// One of its own for each process, so that several daemons do not meet.
+    /// One of its own for each process, so that several daemons do not meet. Empty ones of daemons that were
+    /// killed are removed.
     pub fn new() -> RuntimeDir {
+        for dir in dpdk_dirs() {
+            let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+            for entry in entries.filter(|entry| is_of_the_dead(&entry.file_name().to_string_lossy())) {
+                let _ = std::fs::remove_dir(entry.path());
+            }
+        }
         RuntimeDir { prefix: format!("weir-{}", std::process::id()) }
     }
 }
 
 impl Drop for RuntimeDir {
     fn drop(&mut self) {
-        // Where DPDK makes it: for root, for a user with a session, for any other user.
-        let session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-        for base in [Some("/var/run".into()), session, Some("/tmp".into())].into_iter().flatten() {
+        for dir in dpdk_dirs() {
             // Fails, as it should, where there is none.
-            let _ = std::fs::remove_dir(base.join("dpdk").join(&self.prefix));
+            let _ = std::fs::remove_dir(dir.join(&self.prefix));
         }
     }
+}
+
+/// Where DPDK makes run-time folders: for root, for a user with a session, for any other user.
+fn dpdk_dirs() -> impl Iterator<Item = PathBuf> {
+    let session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    [Some("/var/run".into()), session, Some("/tmp".into())]
+        .into_iter()
+        .flatten()
+        .map(|base| base.join("dpdk"))
+}
+
+/// Whether a run-time folder's name is that of a daemon that does not run any more.
+fn is_of_the_dead(name: &str) -> bool {
+    let pid = name.strip_prefix("weir-").and_then(|pid| pid.parse::<u32>().ok());
+    pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists())
 }
 
 /// Starts DPDK with the devices of the configuration; the decision on pages is one log line.
@@ -116,55 +129,34 @@ pub fn make_pool<'eal>(eal: &'eal Eal, valid: &Valid, workers: usize) -> Result<
     Ok(pool)
 }
 
-/// Claims, configures and starts every port of the configuration; who owns which flow depends on what they can do.
+/// Claims, configures and starts every port of the configuration.
 pub fn start_ports<'eal>(
     eal: &'eal Eal,
     pool: &Mempool<'eal>,
     valid: &Valid,
     workers: usize,
-) -> Result<(Vec<BootedPort<'eal>>, Steer), Failure> {
-    let mut claims = Vec::new();
-    for wanted in valid.ports() {
-        let claim = eal.port_by_name(device_name(&wanted.device));
-        let described = claim.and_then(|claim| claim.info().map(|info| (claim, info)));
-        claims.push(described.map_err(|error| port_failure(wanted, &error))?);
-    }
-    let key = random_key().map_err(|error| Failure::environment("/dev/urandom", error))?;
-    let able =
-        |(_, info): &(PortClaim<'_>, PortInfo)| PortAbility { rx_queues: info.max_rx_queues, rss: info.rss };
-    let Spread { steer, rss } =
-        Spread::new(valid, &claims.iter().map(able).collect::<Vec<_>>(), workers, key);
-    let ports = valid.ports().iter().zip(claims).zip(rss);
-    let started = ports.map(|((wanted, claimed), rss)| start_port(claimed, pool, wanted, workers, rss));
-    Ok((started.collect::<Result<_, _>>()?, steer))
-}
-
-fn port_failure(wanted: &config::Port, error: &DpdkError) -> Failure {
-    let failure = Failure::environment(format!("port {}", wanted.name), error);
-    match device_hint(&wanted.device, error) {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
+) -> Result<Vec<BootedPort<'eal>>, Failure> {
+    valid.ports().iter().map(|wanted| start_port(eal, pool, wanted, workers)).collect()
 }
 
 fn start_port<'eal>(
-    (claim, info): (PortClaim<'eal>, PortInfo),
+    eal: &'eal Eal,
     pool: &Mempool<'eal>,
     wanted: &config::Port,
     workers: usize,
-    rss: Option<Rss>,
 ) -> Result<BootedPort<'eal>, Failure> {
-    let failed = |error: DpdkError| port_failure(wanted, &error);
-    let rx_queues = info.max_rx_queues.min(workers as u16);
-    let tx_queues = info.max_tx_queues.min(workers as u16);
-    let mtu = Some(wanted.mtu);
-    let config = PortConfig { rx_queues, tx_queues, mtu, rss: rss.clone(), ..PortConfig::default() };
-    if usize::from(rx_queues.min(tx_queues)) < workers {
-        info!(
-            target: "weir::port", port = wanted.name, rx_queues, tx_queues, workers,
-            "fewer queues than workers: packets of the others cross a ring (net_af_packet takes qpairs=N)"
-        );
-    }
+    let failed = |error: DpdkError| {
+        let failure = Failure::environment(format!("port {}", wanted.name), &error);
+        match device_hint(&wanted.device, &error) {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    };
+    let claim = eal.port_by_name(device_name(&wanted.device)).map_err(failed)?;
+    let info = claim.info().map_err(failed)?;
+    let queues = workers as u16;
+    let config =
+        PortConfig { rx_queues: queues, tx_queues: queues, mtu: Some(wanted.mtu), ..PortConfig::default() };
     let configured = claim.configure(&config, pool).map_err(failed)?;
     if let Some(mac) = wanted.mac {
         configured.set_mac(mac.0).map_err(failed)?;
@@ -174,16 +166,6 @@ fn start_port<'eal>(
         && let Err(error) = port.set_promiscuous(true)
     {
         warn!(target: "weir::port", port = wanted.name, %error, "the device does not receive for other addresses");
-    }
-    if let Some(rss) = &rss {
-        match port.redirect(&rss.queues) {
-            Ok(()) => {
-                info!(target: "weir::port", port = wanted.name, end = ?rss.end, "the device finds the owner of a packet")
-            }
-            Err(error) => {
-                warn!(target: "weir::port", port = wanted.name, %error, "packets reach their owner over a ring");
-            }
-        }
     }
     let facts = PortFacts { mac: port.mac().map_err(failed)?, mtu: wanted.mtu };
     let link_up = port.link().is_ok_and(|link| link.up);
@@ -197,8 +179,6 @@ fn start_port<'eal>(
         driver: info.driver,
         port,
         facts,
-        rx_queues,
-        tx_queues,
     })
 }
 
@@ -221,11 +201,9 @@ pub fn stop_ports(ports: Vec<BootedPort<'_>>, pool: &Mempool<'_>) {
 fn pool_count(ports: usize, workers: usize) -> u32 {
     let descriptors = PortConfig::default();
     let per_queue_pair = usize::from(descriptors.rx_descriptors) + usize::from(descriptors.tx_descriptors);
-    // Besides what its own queues hold, a worker may hold a burst of each port for another one.
-    let per_worker = ports * (per_queue_pair + TX_BACKLOG + 2 * BURST) + PARKED_MAX + CACHE_MBUFS;
-    let rings = workers * workers.saturating_sub(1) * ring_size(workers);
+    let per_worker = ports * (per_queue_pair + TX_BACKLOG + BURST) + PARKED_MAX + CACHE_MBUFS;
     // The control thread's lcore has a cache too. 2^n - 1 wastes no memory in the pool's ring.
-    let needed = workers * per_worker + rings + CACHE_MBUFS;
+    let needed = workers * per_worker + CACHE_MBUFS;
     (needed + 1).next_power_of_two() as u32 - 1
 }
 
@@ -278,6 +256,10 @@ fn device_hint(device: &str, error: &DpdkError) -> Option<String> {
             )),
             _ => Some("the log lines of target weir::eal above say why; opening a device often needs root".into()),
         },
+        DpdkError::TooManyQueues { capacity, .. } => Some(format!(
+            "one queue pair for each worker: name at most {capacity} CPUs as `cpus` in [workers], or give the \
+             device more queues"
+        )),
         DpdkError::PoolTooSmall { .. } => Some("lower the port's mtu".into()),
         _ => None,
     }
@@ -308,6 +290,13 @@ mod tests {
         assert_eq!(pool_count(2, 1), 8191);
         assert!(pool_count(2, 1) >= 2 * 2144 + 1024 + 768);
         assert_eq!(pool_count(1, 1), 4095);
+    }
+
+    #[test]
+    fn only_folders_of_dead_daemons_are_swept() {
+        assert!(is_of_the_dead("weir-4294967295"));
+        assert!(!is_of_the_dead(&format!("weir-{}", std::process::id())));
+        assert!(!is_of_the_dead("rte") && !is_of_the_dead("weir-x"));
     }
 
     #[test]

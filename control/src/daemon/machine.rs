@@ -17,9 +17,8 @@ use crossbeam::channel::{Receiver, Sender, bounded};
 use dataplane::counters::WorkerFigures;
 use dataplane::publish::Publisher;
 use dataplane::registry::Registry;
-use dataplane::steer::Steer;
 use dataplane::worker::WorkerConfig;
-use dpdk_sys::{CALIBRATION, Eal, Mempool, Prefault, TscClock};
+use dpdk_sys::{CALIBRATION, DpdkError, Eal, Mempool, Prefault, RxQueue, TscClock, TxQueue};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use sd_notify::NotifyState;
@@ -30,16 +29,20 @@ use super::cpus::CpuPlan;
 use super::exchange::Exchange;
 use super::hints::Hints;
 use super::meters::{Clients, DropMeter, LoadMeter};
+use super::recall::Recalled;
+use super::revise::is_setting;
 use super::signals::Signals;
 use super::state::{Daemon, TICK, WorkerHandle, apply_whole};
 use super::table::Table;
-use super::wiring::wire;
 use super::worker_thread::{self, Born, Life, Start};
 use crate::api::access::Access;
 use crate::api::budget::Budget;
 use crate::api::server::Server;
 use crate::failure::Failure;
 
+/// Workers that can share the traffic. Requests and replies of a connection must meet on one worker, and
+/// nothing hands packets from one worker to another yet.
+pub const WORKERS_MAX: usize = 1;
 /// Messages that may wait in a mailbox; a listing has one piece on its way.
 const MAILBOX_MESSAGES: usize = 4;
 /// A worker touches all of its table before it reports: 16 GiB take about 10 s.
@@ -55,8 +58,6 @@ pub struct Machine<'a> {
     pub ports: &'a [BootedPort<'a>],
     /// CPUs of the threads.
     pub cpus: &'a CpuPlan,
-    /// Owners of flows.
-    pub steer: &'a Steer,
     /// When the daemon started.
     pub started: Instant,
 }
@@ -78,21 +79,20 @@ impl<'a> Machine<'a> {
         scope: &'scope Scope<'scope, '_>,
         config_path: &Path,
         valid: &Valid,
+        recalled: Recalled,
         signals: &mut Signals,
     ) -> Result<Server, Failure>
     where
         'a: 'scope,
     {
         let clock = TscClock::calibrate(CALIBRATION);
-        let (table, mut registry) = self.registry(valid, &clock)?;
+        let table = recalled.table.clone();
+        let mut registry = self.registry(valid, &table, &clock)?;
         let stats: Vec<_> = self.cpus.workers.iter().map(|_| Registry::worker_stats()).collect();
         let publisher = Publisher::new(registry.snapshot(), stats.clone());
         let lives = StopOnDrop(self.cpus.workers.iter().map(|_| Arc::default()).collect());
-        let wires = wire(self.eal, self.ports, self.cpus.workers.len())
-            .map_err(|error| Failure::environment("queues and rings", error))?;
-        // All at once: each touches the whole of its table before it polls.
-        let mut starting = Vec::new();
-        for ((id, stats), wires) in stats.into_iter().enumerate().zip(wires) {
+        let mut workers = Vec::new();
+        for (id, stats) in stats.into_iter().enumerate() {
             let (to, inbox) = bounded(MAILBOX_MESSAGES);
             let (outbox, from) = bounded(MAILBOX_MESSAGES);
             let (cpu, mode) = self.cpus.workers[id];
@@ -107,26 +107,30 @@ impl<'a> Machine<'a> {
                 subscriber: publisher.subscribe(),
                 inbox,
                 outbox,
-                wires,
+                queues: self.queues(id as u16).map_err(|error| Failure::environment("queues", error))?,
                 pool: self.pool.clone(),
                 eal: self.eal.handle(),
                 clock,
             };
-            let born = start_worker(scope, start, &lives.0[id])?;
-            starting.push((stats, to, from, born));
-        }
-        let mut workers = Vec::new();
-        for (id, (stats, to, from, born)) in starting.into_iter().enumerate() {
-            let (born, life) = (await_worker(id, &born)?, Arc::clone(&lives.0[id]));
-            let (cpu, mode) = self.cpus.workers[id];
+            let life = Arc::clone(&lives.0[id]);
+            let born = start_worker(scope, start, &life)?;
             info!(
                 target: "weir::worker", worker = id, cpu, mode = %mode, tid = born.tid.number(),
                 connections = born.capacity, table_bytes = born.table_bytes, "worker polls"
             );
             let exchange = Rc::new(RefCell::new(Exchange::new(to, from, Arc::clone(&life))));
-            let load = LoadMeter::default();
-            workers.push(WorkerHandle { id, cpu, mode, stats, life, born, exchange, load });
+            workers.push(WorkerHandle {
+                id,
+                cpu,
+                mode,
+                stats,
+                life,
+                born,
+                exchange,
+                load: LoadMeter::default(),
+            });
         }
+        let (journal, revision) = recalled.settle()?;
         let mut daemon = Daemon {
             config_path: config_path.to_owned(),
             valid: valid.clone(),
@@ -140,7 +144,9 @@ impl<'a> Machine<'a> {
             knob_cpus: self.cpus.estimators.clone(),
             clock,
             started: self.started,
-            revision: 0,
+            revision,
+            journal,
+            idle_ticks: 0,
             budget: Budget::new(valid.daemon().write_rate, valid.daemon().write_burst),
             clients: Clients::default(),
             hints: Hints::default(),
@@ -160,22 +166,27 @@ impl<'a> Machine<'a> {
         );
         notify(&[NotifyState::Ready]);
         let ended = control_loop(&mut daemon, &mut server, signals);
+        if let Err(error) = daemon.journal.sync() {
+            warn!(target: "weir::journal", %error, "the last changes may not be on disk");
+        }
         notify(&[NotifyState::Stopping]);
         drop(lives);
         ended.map(|()| server)
     }
 
-    /// The model with everything the configuration says.
-    fn registry(&self, valid: &Valid, clock: &TscClock) -> Result<(Table, Registry), Failure> {
+    /// The model with everything the configuration and the table say.
+    fn registry(&self, valid: &Valid, table: &Table, clock: &TscClock) -> Result<Registry, Failure> {
         let facts = self.ports.iter().map(|booted| booted.facts).collect();
         let mut registry = Registry::new(valid, facts, self.cpus.workers.len()).map_err(|error| {
             Failure::environment("too little memory", error).hint("lower [limits] services and destinations")
         })?;
         registry.set_time(clock.now_ns());
-        let merged = Table::default().merge(&config::plan(&Valid::empty(), valid));
-        apply_whole(&mut registry, &merged.changes)
+        let settings = config::plan(&Valid::empty(), valid).changes.into_iter().filter(is_setting);
+        let blank = Table::default();
+        let of_table = blank.stage(blank.difference(table)).changes;
+        apply_whole(&mut registry, &settings.chain(of_table).collect::<Vec<_>>())
             .map_err(|refused| Failure::usage(format!("configuration: {}", refused.change), refused.error))?;
-        Ok((merged.table, registry))
+        Ok(registry)
     }
 
     fn worker_config(
@@ -187,7 +198,6 @@ impl<'a> Machine<'a> {
     ) -> Result<WorkerConfig, Failure> {
         Ok(WorkerConfig {
             id,
-            steer: self.steer.clone(),
             ports: self.ports.len(),
             conns: connections_per_worker(valid.connections().max as usize, self.cpus.workers.len()),
             services: registry.service_indices(),
@@ -196,26 +206,26 @@ impl<'a> Machine<'a> {
             now_ns: clock.now_ns(),
         })
     }
+
+    /// Queue pair `index` of every port, in port order.
+    fn queues(&self, index: u16) -> Result<Vec<(RxQueue<'a>, TxQueue<'a>)>, DpdkError> {
+        self.ports
+            .iter()
+            .map(|booted| Ok((booted.port.take_rx(index)?, booted.port.take_tx(index)?)))
+            .collect()
+    }
 }
 
-/// What a worker reports at its start.
-type Birth = Result<Born, String>;
-
-/// Starts one worker; where it will report.
+/// Starts one worker and waits until it polls.
 fn start_worker<'scope, 'port: 'scope>(
     scope: &'scope Scope<'scope, '_>,
     start: Start<'port>,
     life: &Arc<Life>,
-) -> Result<Receiver<Birth>, Failure> {
+) -> Result<Born, Failure> {
     let id = start.config.id;
-    let (report, born): (Sender<Birth>, _) = bounded(1);
+    let (report, born): (Sender<_>, Receiver<Result<Born, String>>) = bounded(1);
     worker_thread::spawn(scope, start, Arc::clone(life), report)
         .map_err(|error| Failure::environment(format!("worker {id}"), error))?;
-    Ok(born)
-}
-
-/// Waits until a worker polls.
-fn await_worker(id: usize, born: &Receiver<Birth>) -> Result<Born, Failure> {
     match born.recv_timeout(BIRTH_LIMIT) {
         Ok(Ok(born)) => Ok(born),
         Ok(Err(why)) => Err(Failure::environment("workers", why)
@@ -290,8 +300,8 @@ fn connections_per_worker(max: usize, workers: usize) -> usize {
     }
 }
 
-/// A key for a hash, so that nobody can choose flows that collide.
-pub fn random_key() -> std::io::Result<(u64, u64)> {
+/// Key of the flow hash, so that nobody can choose flows that collide.
+fn random_key() -> std::io::Result<(u64, u64)> {
     let mut bytes = [[0; 8]; 2];
     std::fs::File::open("/dev/urandom")?.read_exact(bytes.as_flattened_mut())?;
     let [a, b] = bytes.map(u64::from_ne_bytes);

@@ -2,7 +2,7 @@
 //!
 //! Threads: `weir-c` (this one) boots, publishes, serves the control socket; `weir-w:N` are the workers.
 //!
-//! Order of the start: configuration, socket path free, EAL, pool, ports, registry and first snapshot,
+//! Order of the start: configuration, socket path free, journal, EAL, pool, ports, registry and first snapshot,
 //! workers, control socket, READY. Each step undoes itself by drop, so a start that fails leaves nothing:
 //! workers end before their queues go, ports stop and close before the EAL cleans up, the socket file goes
 //! with its listener. The stop is the same way back.
@@ -12,9 +12,8 @@
 //! | `boot` | EAL, pool, ports |
 //! | `machine` | workers, control loop, stop |
 //! | `cpus`, `worker_thread` | threads |
-//! | `spread` | owners of flows, what devices are told of them |
-//! | `wiring` | who polls which queue, rings between workers |
-//! | `state` | what control holds: plans, publications, answers |
+//! | `state` | what control holds: publications, answers |
+//! | `journal`, `recall`, `revise` | changes written down, taken up at the next start, made whole or not at all |
 //! | `table` | what the IPVS family lists: all that was asked for, and what of it is forwarded |
 //! | `report`, `exchange` | rows of answers |
 //! | `interface` | knobs, /proc texts, old socket options |
@@ -27,15 +26,16 @@ mod exchange;
 mod facts;
 mod hints;
 mod interface;
+mod journal;
 mod logging;
 mod machine;
 mod meters;
+mod recall;
 mod report;
+mod revise;
 mod signals;
-mod spread;
 mod state;
 mod table;
-mod wiring;
 mod worker_thread;
 
 use std::path::Path;
@@ -71,17 +71,18 @@ fn serve(config_path: &Path, valid: &Valid) -> Result<(), Failure> {
     let started = Instant::now();
     info!(target: "weir::boot", version = env!("CARGO_PKG_VERSION"), config = %config_path.display(), "starting");
     ensure_free(valid.daemon().socket.as_ref())?;
+    let recalled = recall::recall(valid, config_path)?;
     let mut signals = Signals::install().map_err(|error| Failure::environment("signals", error))?;
     let cpus = plan_cpus(valid)?;
     let runtime_dir = boot::RuntimeDir::new();
     let eal = boot::start_eal(valid, &runtime_dir, cpus.control.iter().next())?;
     let pool = boot::make_pool(&eal, valid, cpus.workers.len())?;
-    let (ports, steer) = boot::start_ports(&eal, &pool, valid, cpus.workers.len())?;
+    let ports = boot::start_ports(&eal, &pool, valid, cpus.workers.len())?;
     settle_control(&cpus);
     // The socket file stays until the devices are free, so that nobody else takes them for free before.
     let served = std::thread::scope(|scope| {
-        let machine = Machine { eal: &eal, pool: &pool, ports: &ports, cpus: &cpus, steer: &steer, started };
-        machine.serve(scope, config_path, valid, &mut signals)
+        let machine = Machine { eal: &eal, pool: &pool, ports: &ports, cpus: &cpus, started };
+        machine.serve(scope, config_path, valid, recalled, &mut signals)
     });
     boot::stop_ports(ports, &pool);
     drop(eal);
@@ -94,7 +95,15 @@ fn serve(config_path: &Path, valid: &Valid) -> Result<(), Failure> {
 
 fn plan_cpus(valid: &Valid) -> Result<CpuPlan, Failure> {
     let allowed = allowed_cpus().map_err(|error| Failure::environment("CPUs", error))?;
-    CpuPlan::new(valid, &allowed, &cpus::isolated())
+    let mut plan = CpuPlan::new(valid, &allowed, &cpus::isolated())?;
+    if plan.workers.len() > machine::WORKERS_MAX {
+        warn!(
+            target: "weir::worker", named = plan.workers.len(), run = machine::WORKERS_MAX,
+            "more CPUs named in [workers] than this version has workers for: the first ones are used"
+        );
+        plan.workers.truncate(machine::WORKERS_MAX);
+    }
+    Ok(plan)
 }
 
 /// Names this thread and takes it off the workers' CPUs.

@@ -12,11 +12,13 @@ use super::meters::{self, DropMeter};
 use super::state::Daemon;
 use crate::api::rows::{
     CounterFields, DaemonRow, DestRow, DropRow, ListHead, ListRow, PortRow, ServiceRow, StatusRow, TableRow,
-    WarningRow, WorkerRow,
+    TextRow, WarningRow, WorkerRow,
 };
 use crate::api::server::CLIENTS_MAX;
 use crate::ipvs::{Dest, Family, Method, Service, Stats, Store, flag};
 
+/// Bytes of text in one row; with JSON's escapes it stays below what a datagram holds.
+const TEXT_ROW_BYTES: usize = 4096;
 /// Size of an ordinary page on x86-64 and of the huge pages that DPDK takes by default.
 const PAGE_BYTES: u64 = 4096;
 const HUGE_PAGE_BYTES: u64 = 2 << 20;
@@ -42,6 +44,24 @@ pub fn status(daemon: &Daemon<'_>) -> Vec<StatusRow> {
             remedy: "delete it, or leave it for a later version".to_owned(),
         })
     }));
+    rows
+}
+
+/// What runs as a configuration file, in pieces; what the file has no form for as comments at its end.
+pub fn file(daemon: &Daemon<'_>) -> Vec<TextRow> {
+    let (services, timeouts, others) = daemon.table.as_file();
+    let mut text = daemon.valid.running(services, timeouts, daemon.table.tunables.clone()).to_toml();
+    if !others.is_empty() {
+        text.push_str("\n# Runs too, and has no form in this file:\n");
+    }
+    others.iter().for_each(|line| text.push_str(&format!("# {line}\n")));
+    let mut rows = vec![TextRow::default()];
+    for line in text.split_inclusive('\n') {
+        if rows.last().is_some_and(|row| row.text.len() + line.len() > TEXT_ROW_BYTES) {
+            rows.push(TextRow::default());
+        }
+        rows.last_mut().expect("never empty").text.push_str(line);
+    }
     rows
 }
 
@@ -138,6 +158,7 @@ fn process(daemon: &Daemon<'_>) -> DaemonRow {
         pid: std::process::id(),
         uptime_seconds: daemon.started.elapsed().as_secs(),
         revision: daemon.revision,
+        journal_bytes: daemon.journal.bytes(),
         generation: daemon.publisher.current().generation,
         config: daemon.config_path.display().to_string(),
         socket: daemon.valid.daemon().socket.clone(),
@@ -171,28 +192,19 @@ fn port_row(daemon: &Daemon<'_>, index: usize, booted: &BootedPort<'_>) -> PortR
     }
 }
 
-/// The rows of `weir workers`, which are part of `weir status` too.
-pub fn workers(daemon: &Daemon<'_>) -> Vec<WorkerRow> {
+fn workers(daemon: &Daemon<'_>) -> Vec<WorkerRow> {
     let row = |worker: &super::state::WorkerHandle| {
-        let (figures, load) = (worker.stats.read(), worker.load.load());
+        let figures = worker.stats.read();
         WorkerRow {
             worker: worker.id,
             cpu: worker.cpu,
             mode: worker.mode.to_string(),
             alive: worker.life.is_alive(),
-            load_percent: load.percent,
+            load_percent: worker.load.percent(),
             rx_packets_total: figures.rx,
             tx_packets_total: figures.tx,
             drops_total: figures.dropped(),
             connections: figures.conns,
-            packets_per_second: load.packets_per_second,
-            cycles_per_packet: load.cycles_per_packet,
-            packets_per_poll: load.packets_per_poll,
-            empty_polls_percent: load.empty_polls_percent,
-            polls_total: figures.polls,
-            handed_out_total: figures.handed_out,
-            handed_in_total: figures.handed_in,
-            ring_drops_total: figures.drops_for(DropReason::RingFull),
         }
     };
     daemon.workers.iter().map(row).collect()

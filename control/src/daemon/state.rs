@@ -13,20 +13,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use config::knobs::Cpus;
-use config::{Change, Plan, Valid};
+use config::{Change, Valid};
 use dataplane::counters::{WorkerFigures, WorkerStats};
 use dataplane::publish::Publisher;
 use dataplane::registry::{ApplyError, Registry};
 use dpdk_sys::{Mempool, PageChoice, TscClock};
 use rustix::io::Errno;
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
 use super::boot::BootedPort;
 use super::cpus::Mode;
 use super::exchange::{ConnRows, Exchange};
 use super::hints::{self, Hints};
+use super::journal::Journal;
 use super::meters::{self, Clients, DropMeter, LoadMeter};
-use super::table::{Merged, Running, Table};
+use super::table::{Running, Table};
 use super::worker_thread::{Born, Life};
 use super::{facts, report};
 use crate::api::budget::Budget;
@@ -42,14 +43,14 @@ pub const TICK: Duration = Duration::from_secs(1);
 const TICKS_PER_LOOK: u64 = 5;
 /// Ticks that figures count as recent: one to two minutes, as they are replaced once a minute.
 const TICKS_RECENT: u64 = 60;
+/// Ticks without a change after which the journal may be compacted.
+const IDLE_TICKS: u64 = 2;
 /// A publication is awaited by spinning so long, then by short sleeps: workers take it within a poll.
 const SETTLE_SPIN: Duration = Duration::from_micros(20);
 /// Sleep between two looks whether a publication is in force.
 const SETTLE_NAP: Duration = Duration::from_micros(50);
 /// A worker that does not take a publication for so long is stuck.
 const SETTLE_LIMIT: Duration = Duration::from_secs(2);
-/// Changes logged one by one; a larger plan is summed up.
-const CHANGES_LOGGED: usize = 200;
 
 /// Control's side of one worker.
 pub struct WorkerHandle {
@@ -106,12 +107,16 @@ pub struct Daemon<'a> {
     pub clock: TscClock,
     /// When the daemon started.
     pub started: Instant,
-    /// Changes of configuration since the start.
+    /// Number of the last change, restarts included.
     pub revision: u64,
     /// What users other than root may still change.
     pub budget: Budget,
     /// Clients of the control socket.
     pub clients: Clients,
+    /// What was changed, on disk.
+    pub journal: Journal,
+    /// Ticks since something was changed.
+    pub idle_ticks: u64,
     /// Mistakes that show.
     pub hints: Hints,
     pub(super) drops: DropMeter,
@@ -121,64 +126,12 @@ pub struct Daemon<'a> {
 }
 
 impl Daemon<'_> {
-    /// Applies a plan on top of what runs and publishes it; returns once it is in force on every worker.
-    ///
-    /// # Errors
-    /// The change that was refused, and why. Nothing is changed.
-    pub fn apply(&mut self, plan: &Plan) -> Result<(), RefusedChange> {
-        let begun = Instant::now();
-        self.registry.set_time(self.clock.now_ns());
-        let Merged { table, changes, left_out } = self.table.merge(plan);
-        apply_whole(&mut self.registry, &changes)?;
-        for change in &left_out {
-            warn!(target: "weir::config", %change, "left out: deleted over the control socket since");
-        }
-        self.table = table;
-        self.table.warn_of_all();
-        self.valid = plan.in_force.clone();
-        self.put_in_force(&changes);
-        log_changes(&changes, self.revision > 0);
-        info!(
-            target: "weir::plan", revision = self.revision, changes = changes.len(),
-            elapsed_us = begun.elapsed().as_micros() as u64, "configuration in force"
-        );
-        Ok(())
-    }
-
     /// Publishes what the registry has taken; returns once it is in force on every worker.
-    fn put_in_force(&mut self, changes: &[Change]) {
+    pub(super) fn put_in_force(&mut self, changes: &[Change]) {
         self.publish();
         let removed = |c: &Change| matches!(c, Change::DeleteDest { .. } | Change::DeleteService { .. });
         if self.table.tunables.knobs.expire_nodest_conn != 0 && changes.iter().any(removed) {
             self.end_unavailable();
-        }
-    }
-
-    /// Reads the configuration file again and applies what differs. A file with errors changes nothing.
-    pub fn reload(&mut self) {
-        let valid = match crate::check::load(&self.config_path) {
-            Ok(valid) => valid,
-            Err(error) => {
-                warn!(target: "weir::config", "the configuration is kept, the file is refused:\n{error}");
-                return;
-            }
-        };
-        let plan = config::plan(&self.valid, &valid);
-        for setting in &plan.restart_needed {
-            warn!(target: "weir::config", setting, "a change that waits for a restart");
-        }
-        if plan.changes.is_empty() {
-            info!(target: "weir::config", "nothing to change");
-            return;
-        }
-        self.revision += 1;
-        if let Err(RefusedChange { change, error }) = self.apply(&plan) {
-            self.revision -= 1;
-            warn!(target: "weir::config", change = %change, %error, "the configuration is kept, a change is refused");
-            return;
-        }
-        for setting in self.not_forwarded() {
-            warn!(target: "weir::config", setting, "accepted, not in effect in this version");
         }
     }
 
@@ -188,7 +141,7 @@ impl Daemon<'_> {
         self.drops.sample(now, figures.drops);
         for worker in &mut self.workers {
             let cpu_ns = meters::thread_cpu_ns(worker.born.tid.number());
-            worker.load.sample(now, worker.mode, &worker.stats.read(), cpu_ns, self.clock.hz());
+            worker.load.sample(now, worker.mode, &worker.stats.read(), cpu_ns);
         }
         self.clients.report();
         self.registry.set_time(self.clock.now_ns());
@@ -196,6 +149,13 @@ impl Daemon<'_> {
         let generation = self.publisher.current().generation;
         if self.publisher.is_settled(generation) {
             self.registry.reclaim(generation);
+        }
+        self.idle_ticks += 1;
+        let idle = self.idle_ticks > IDLE_TICKS;
+        if self.journal.is_to_compact(idle)
+            && let Err(error) = self.journal.compact()
+        {
+            warn!(target: "weir::journal", %error, "not compacted");
         }
         self.ticks += 1;
         if self.ticks.is_multiple_of(TICKS_PER_LOOK) {
@@ -228,6 +188,10 @@ impl Daemon<'_> {
     pub fn not_forwarded(&self) -> Vec<String> {
         let mut settings = self.valid.unbuilt_at_boot();
         settings.extend(self.table.tunables.unbuilt());
+        let named = self.valid.workers().cpus.as_ref().map_or(0, Vec::len);
+        if named > self.workers.len() {
+            settings.push(format!("workers.cpus names {named} CPUs, {} worker runs", self.workers.len()));
+        }
         settings
     }
 
@@ -254,27 +218,13 @@ impl Daemon<'_> {
 
     /// What runs, as the IPVS family has it.
     pub(super) fn running(&mut self) -> Running<'_> {
-        let table_size = u32::try_from(self.connection_capacity()).unwrap_or(u32::MAX);
+        let table_size = self.table_size();
         Running::new(&mut self.table, &mut self.registry, &self.valid, table_size)
     }
 
-    /// Lets `commands` change what runs. Everything they change is published together and in force when this
-    /// returns, before any of it is acknowledged.
-    pub(super) fn change<R>(
-        &mut self,
-        peer: Peer,
-        commands: impl FnOnce(Running<'_>) -> (Running<'_>, R),
-    ) -> R {
-        self.registry.set_time(self.clock.now_ns());
-        let (Running { changes, done, .. }, result) = commands(self.running());
-        for command in &done {
-            info!(target: "weir::plan", uid = peer.uid, pid = peer.pid, command, "changed over the control socket");
-        }
-        if !changes.is_empty() {
-            self.put_in_force(&changes);
-        }
-        self.revision += u64::from(!done.is_empty());
-        result
+    /// Size of the connection table as the family reports it.
+    pub(super) fn table_size(&self) -> u32 {
+        u32::try_from(self.connection_capacity()).unwrap_or(u32::MAX)
     }
 
     /// Whether each message is within what its user may change now.
@@ -307,7 +257,7 @@ impl Handler for Daemon<'_> {
                 true => server.answer(message, peer.rights),
                 false => ipvs::Answer::refused(message, Errno::BUSY),
             };
-            let answers = messages.iter().zip(within).map(answer).collect();
+            let answers = messages.iter().zip(within.iter().copied()).map(answer).collect();
             (server.into_store(), answers)
         })
     }
@@ -317,12 +267,15 @@ impl Handler for Daemon<'_> {
     }
 
     fn answer(&mut self, request: Request, peer: Peer) -> Result<Outcome, Refusal> {
-        debug!(target: "weir::api", uid = peer.uid, pid = peer.pid, ?request, "request");
+        debug!(target: "weir::api", uid = peer.uid, pid = peer.pid, command = ?request.command(), "request");
+        if request.changes() {
+            peer.require_write()?;
+            self.spend(peer)?;
+        }
         let now = Instant::now();
         let rows: Vec<Vec<u8>> = match request {
             Request::Hello => vec![to_json(&hello(peer))],
             Request::Status => report::status(self).iter().map(to_json).collect(),
-            Request::Workers => report::workers(self).iter().map(to_json).collect(),
             Request::Drops { all } => {
                 report::drops(&self.drops, &self.figures(), now, all).iter().map(to_json).collect()
             }
@@ -341,6 +294,17 @@ impl Handler for Daemon<'_> {
             Request::OptionGet { number, length, data } => {
                 return self.option(number, length, &data, peer);
             }
+            Request::Transact(transaction) => {
+                self.transact(&transaction, peer)?.iter().map(to_json).collect()
+            }
+            Request::Rollback { revision, dry_run } => {
+                self.rollback(revision, dry_run, peer)?.iter().map(to_json).collect()
+            }
+            Request::Content(_) => {
+                return Err(Refusal::new(Errno::OPNOTSUPP, "content belongs to a transaction"));
+            }
+            Request::Log => self.history()?.iter().map(to_json).collect(),
+            Request::Save => report::file(self).iter().map(to_json).collect(),
         };
         Ok(Outcome::Rows(Box::new(rows.into_iter())))
     }
@@ -373,36 +337,6 @@ fn inverse(change: &Change) -> Option<Change> {
         Change::EditDest { service, from, to } => Change::EditDest { service, from: to, to: from },
         _ => return None,
     })
-}
-
-fn log_changes(changes: &[Change], while_running: bool) {
-    if !while_running || changes.len() > CHANGES_LOGGED {
-        changes.iter().for_each(|change| debug!(target: "weir::plan", "{change}"));
-        return;
-    }
-    for change in changes {
-        match change {
-            Change::AddService { key, .. } => {
-                info!(target: "weir::plan", service = %key, %change, "service added")
-            }
-            Change::EditService { key, .. } => {
-                info!(target: "weir::plan", service = %key, %change, "service changed")
-            }
-            Change::DeleteService { key } => {
-                info!(target: "weir::plan", service = %key, %change, "service deleted")
-            }
-            Change::AddDest { service, dest } => {
-                info!(target: "weir::plan", %service, dest = %dest.key, %change, "destination added");
-            }
-            Change::EditDest { service, to, .. } => {
-                info!(target: "weir::plan", %service, dest = %to.key, %change, "destination changed");
-            }
-            Change::DeleteDest { service, dest } => {
-                info!(target: "weir::plan", %service, %dest, %change, "destination deleted");
-            }
-            _ => info!(target: "weir::plan", %change, "settings changed"),
-        }
-    }
 }
 
 fn hello(peer: Peer) -> HelloRow {

@@ -33,7 +33,7 @@ pub const FAMILIES: [u16; 2] = [message::FAMILY_ID, LOOKUP];
 
 pub use memory::MemoryStore;
 pub use request::{Command, Request};
-pub use server::{Answer, Rights, Server, is_change, lists_services};
+pub use server::{Answer, Rights, Server, is_change, lists_services, starts_daemon};
 pub use store::Store;
 pub use types::{
     Daemon, DaemonState, Dest, DestKey, DestOptions, Family, Info, Method, SYNC_PORT, Service, ServiceEdit,

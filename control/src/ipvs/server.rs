@@ -64,6 +64,11 @@ pub fn lists_services(message: &Incoming) -> bool {
     message.header.flags & NLM_F_DUMP == NLM_F_DUMP && command(message) == Some(Command::GetService)
 }
 
+/// Whether the message starts a sync daemon.
+pub fn starts_daemon(message: &Incoming) -> bool {
+    command(message) == Some(Command::NewDaemon)
+}
+
 /// Command of a request of the family.
 fn command(message: &Incoming) -> Option<Command> {
     if !message.is_request() || message.header.message_type != FAMILY_ID {
@@ -113,6 +118,17 @@ impl<S: Store> Server<S> {
             Ok(answer) => answer,
             Err(errno) => Answer::refused(message, errno),
         }
+    }
+
+    /// Executes one message that must be a command of the family that changes something.
+    ///
+    /// # Errors
+    /// The error number it would be answered with; EINVAL for any other message.
+    pub fn try_change(&mut self, message: &Incoming) -> Result<(), Errno> {
+        if !is_change(message) {
+            return Err(Errno::INVAL);
+        }
+        self.execute(message, Rights::Write).map(drop)
     }
 
     fn execute(&mut self, message: &Incoming, rights: Rights) -> Result<Answer, Errno> {

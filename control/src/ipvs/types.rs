@@ -7,6 +7,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
 /// L4 port of the sync messages (`IP_VS_SYNC_PORT`), when none is given.
 pub const SYNC_PORT: u16 = 8848;
@@ -42,7 +43,7 @@ pub mod tunnel_type {
 }
 
 /// Address family, by the socket interface's numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u16)]
 pub enum Family {
     /// IPv4 (`AF_INET`).
@@ -87,7 +88,7 @@ impl Family {
 }
 
 /// Identity of a service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ServiceKey {
     /// By protocol number, virtual address and L4 port.
     Address {
@@ -169,7 +170,7 @@ impl fmt::Display for ServiceKey {
 }
 
 /// What can be set on a service.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceOptions {
     /// Scheduler's name; `none` has none.
     pub scheduler: String,
@@ -212,7 +213,7 @@ pub struct Service {
 }
 
 /// Identity of a destination inside its service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct DestKey {
     /// Address.
     pub address: IpAddr,
@@ -240,7 +241,7 @@ pub fn is_unicast(address: IpAddr) -> bool {
 }
 
 /// Forwarding method: the low three bits of the connection flags.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Method(pub u8);
 
 impl Method {
@@ -260,7 +261,7 @@ impl Method {
 }
 
 /// Encapsulation of a tunnelled destination.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Tunnel {
     /// One of [`tunnel_type`].
     pub kind: u8,
@@ -271,7 +272,7 @@ pub struct Tunnel {
 }
 
 /// What can be set on a destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DestOptions {
     /// Forwarding method.
     pub method: Method,
@@ -346,7 +347,7 @@ impl Default for Timeouts {
 }
 
 /// Which of the two sync daemons.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u32)]
 pub enum DaemonState {
     /// Sends connections.
@@ -356,7 +357,7 @@ pub enum DaemonState {
 }
 
 /// A running sync daemon.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Daemon {
     /// Which.
     pub state: DaemonState,

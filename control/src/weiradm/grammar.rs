@@ -57,6 +57,7 @@ pub(super) enum Word {
     McastPort,
     McastTtl,
     SaveAll,
+    Atomic,
 }
 
 /// One row of the table of words: long name, letter, value, meaning.
@@ -125,6 +126,7 @@ const WORDS: &[WordRow] = &[
     ("mcast-port",      None,      Value,   Word::McastPort),
     ("mcast-ttl",       None,      Value,   Word::McastTtl),
     ("save-all",        None,      Nothing, Word::SaveAll),
+    ("atomic",          None,      Nothing, Word::Atomic),
 ];
 
 /// The row of a long name; it cannot be abbreviated.
@@ -195,6 +197,7 @@ pub(super) enum Opt {
     TunnelChecksum,
     TunnelRemoteChecksum,
     SaveAll,
+    Atomic,
 }
 
 /// Every option with the word for it, in the order in which they are checked.
@@ -211,7 +214,7 @@ const OPTIONS: &[(Opt, &str)] = &[
     (Opt::McastTtl, "mcast-ttl"), (Opt::SyncMaxlen, "sync-maxlen"), (Opt::TunnelInfo, "tun-info"),
     (Opt::TunnelType, "tun-type"), (Opt::TunnelPort, "tun-port"), (Opt::TunnelNoChecksum, "tun-nocsum"),
     (Opt::TunnelChecksum, "tun-csum"), (Opt::TunnelRemoteChecksum, "tun-remcsum"),
-    (Opt::SaveAll, "save-all"),
+    (Opt::SaveAll, "save-all"), (Opt::Atomic, "atomic"),
 ];
 
 impl Opt {
@@ -291,7 +294,7 @@ const COMMANDS: &[(Command, Rules)] = &[
     (Command::Set,           Rules { word: "set", must: &[], may: &[], one_of: &[] }),
     (Command::StartDaemon,   Rules { word: "start-daemon", must: &[], may: DAEMON_OPTIONS, one_of: &[] }),
     (Command::StopDaemon,    Rules { word: "stop-daemon", must: &[], may: &[Opt::SyncId], one_of: &[] }),
-    (Command::Restore,       Rules { word: "restore", must: &[], may: &[], one_of: &[] }),
+    (Command::Restore,       Rules { word: "restore", must: &[], may: &[Opt::Atomic], one_of: &[] }),
     (Command::Save,          Rules { word: "save", must: &[], may: &[Opt::Numeric, Opt::SaveAll], one_of: &[] }),
     (Command::Zero,          Rules { word: "zero", must: &[], may: &[Opt::Service], one_of: &[] }),
 ];
@@ -360,7 +363,7 @@ mod tests {
             assert_eq!(*option as usize, at);
         }
         assert!(OPTIONS.len() < 64);
-        assert_eq!(OPTIONS.last().map(|(option, _)| *option), Some(Opt::SaveAll));
+        assert_eq!(OPTIONS.last().map(|(option, _)| *option), Some(Opt::Atomic));
     }
 
     #[test]

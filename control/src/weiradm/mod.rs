@@ -3,7 +3,7 @@
 //! Model: `words` takes an argument vector apart as ipvsadm's option library does, by the table in `grammar`;
 //! `parse` makes an `order` of it, with ipvsadm's checks in ipvsadm's order (`address` and `values` read what
 //! options carry); `run` carries it out through a [`Client`] and prints, with `listing`, `save` and `conns` for
-//! the formats (`words_of` prints commands for the daemon's log). `restore` does that for every line of its input. Each text, number and exit status is ipvsadm
+//! the formats (`words_of` prints commands for the daemon's log). `restore` does that for every line of its input, or, with `--atomic`, makes one transaction of all (`lines`). Each text, number and exit status is ipvsadm
 //! 1.31's unless the manual says otherwise, since scripts read them.
 //!
 //! A [`Transport`] carries messages: the control socket, or in tests a server in the same process. Names of
@@ -17,6 +17,7 @@ mod address;
 mod client;
 mod conns;
 mod grammar;
+mod lines;
 mod listing;
 mod names;
 mod order;
@@ -32,8 +33,9 @@ pub mod words_of;
 
 pub use client::Client;
 pub use conns::Entry;
+pub use lines::{BadLine, Lines};
 pub use names::{Names, SystemNames};
-pub use run::{Console, run};
+pub use run::{Console, run, save_all};
 pub use transport::{SocketTransport, Transport};
 
 /// Exit statuses of ipvsadm.

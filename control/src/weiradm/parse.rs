@@ -248,6 +248,7 @@ impl<'a> Reading<'a> {
             Word::NoSort => self.option(Opt::NoSort)?,
             Word::Exact => self.option(Opt::Exact)?,
             Word::SaveAll => self.option(Opt::SaveAll)?,
+            Word::Atomic => self.option(Opt::Atomic)?,
         }
         Ok(())
     }

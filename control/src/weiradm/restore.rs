@@ -10,10 +10,13 @@ use std::io::{self, BufRead, BufReader};
 
 use super::client::{AHEAD_MAX, Ticket};
 use super::grammar::Command;
+use super::lines::{BadLine, Lines as Whole};
 use super::order::{Stop, Wanted};
 use super::run::{Console, Session, change, refused};
 use super::status;
 use super::transport::Transport;
+use crate::api::codec::{Transaction, TransactionKind};
+use crate::api::rows::TransactionRow;
 
 /// Word that is dropped wherever it stands: saved files may have the program's name in each line.
 const DROPPED: &str = "ipvsadm";
@@ -39,17 +42,50 @@ pub(super) fn restore<T: Transport>(
             return Ok(lines.status);
         }
         let text = String::from_utf8_lossy(&line);
-        if text.starts_with(COMMENT) {
-            continue;
-        }
-        let words: Vec<String> =
-            text.split_ascii_whitespace().filter(|word| *word != DROPPED).map(str::to_owned).collect();
-        if words.is_empty() {
-            continue;
-        }
+        let Some(words) = words_of_line(&text) else { continue };
         let more_at_hand = !input.buffer().is_empty();
         if let Some(status) = lines.run(session, &words, more_at_hand, console)? {
             return Ok(status);
+        }
+    }
+}
+
+/// The words of a line; none of a comment and of an empty line.
+pub(super) fn words_of_line(text: &str) -> Option<Vec<String>> {
+    if text.starts_with(COMMENT) {
+        return None;
+    }
+    let words = text.split_ascii_whitespace().filter(|word| *word != DROPPED);
+    Some(words.map(str::to_owned).collect::<Vec<_>>()).filter(|words| !words.is_empty())
+}
+
+/// Makes all lines of the input one change, or none.
+pub(super) fn restore_whole<T: Transport>(
+    session: &mut Session<'_, T>,
+    console: &mut Console<'_>,
+) -> io::Result<u8> {
+    let refused = |bad: BadLine, console: &mut Console<'_>| {
+        writeln!(console.errors, "line {}: {}: {}; nothing was changed", bad.number, bad.text, bad.why)?;
+        Ok(bad.status)
+    };
+    let mut lines = match Whole::read(console.input, session.program(), session.names())? {
+        Ok(lines) => lines,
+        Err(bad) => return refused(bad, console),
+    };
+    let transaction = Transaction {
+        kind: TransactionKind::Lines,
+        name: "standard input".to_owned(),
+        dry_run: false,
+        content: lines.take_content(),
+    };
+    match session.client().transport().transact(transaction) {
+        Ok(rows) => match rows[..] {
+            [TransactionRow::Refused { line, errno }] => refused(lines.refused(line, errno), console),
+            _ => Ok(status::DONE),
+        },
+        Err(failure) => {
+            writeln!(console.errors, "{}", failure.why)?;
+            Ok(status::REFUSED)
         }
     }
 }

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::client::{AHEAD_MAX, Client};
 use super::grammar::{Command, Opt, Options};
-use super::names::Names;
+use super::names::{Names, SystemNames};
 use super::order::{Order, Stop, Wanted};
 use super::parse::parse;
 use super::transport::Transport;
@@ -69,6 +69,29 @@ pub fn run<T: Transport>(
     session.line(arguments, console)
 }
 
+/// Writes lines that restore everything: services with thresholds, timeouts, sync daemons; numbers only.
+///
+/// # Errors
+/// The server's error number, or the system's.
+pub fn save_all<T: Transport>(transport: T, output: &mut Vec<u8>) -> Result<(), Errno> {
+    let mut session = Session::open(transport, "weir", &SystemNames)?;
+    let mut options = Options::default();
+    options.add(Opt::Numeric);
+    options.add(Opt::SaveAll);
+    let mut errors = Vec::new();
+    let mut console = Console { input: &mut io::empty(), output, errors: &mut errors };
+    let ended = session.save(options, &mut console).map_err(|_| Errno::IO)?;
+    let timeouts = session.client.ask(Call::plain(ipvs::Command::GetConfig))?;
+    let daemons = session.client.ask(Call::dump(ipvs::Command::GetDaemon))?;
+    if ended != status::DONE {
+        return Err(Errno::IO);
+    }
+    let lines = timeouts.iter().filter_map(Object::timeouts).map(|timeouts| save::timeouts(&timeouts));
+    let daemons = daemons.iter().filter_map(Object::daemon).map(|daemon| save::daemon(&daemon));
+    lines.chain(daemons).for_each(|line| output.extend(line.as_bytes()));
+    Ok(())
+}
+
 /// No daemon is to the program what a kernel without IPVS is to ipvsadm.
 fn no_daemon(errno: Errno) -> Errno {
     match errno {
@@ -111,6 +134,10 @@ impl<'a, T: Transport> Session<'a, T> {
         self.program
     }
 
+    pub(super) fn names(&self) -> &'a dyn Names {
+        self.names
+    }
+
     pub(super) fn client(&mut self) -> &mut Client<T> {
         &mut self.client
     }
@@ -123,7 +150,13 @@ impl<'a, T: Transport> Session<'a, T> {
     /// Carries one command line out.
     fn line(&mut self, arguments: &[String], console: &mut Console<'_>) -> io::Result<u8> {
         match self.read(arguments) {
-            Ok(Wanted::Do(order)) if order.command == Command::Restore => restore::restore(self, console),
+            Ok(Wanted::Do(order)) if order.command == Command::Restore => {
+                if order.options.has(Opt::Atomic) {
+                    restore::restore_whole(self, console)
+                } else {
+                    restore::restore(self, console)
+                }
+            }
             Ok(wanted) => self.carry_out(&wanted, console),
             Err(stop) => {
                 writeln!(console.errors, "{}", stop.text)?;

@@ -4,7 +4,10 @@ use super::grammar::{self, Opt, Options};
 use super::listing::{Texts, partial_netmask, scheduler_flag_names, sort_dests};
 use super::names::Names;
 use super::words_of::protocol_option;
-use crate::ipvs::{Dest, Family, Method, Service, ServiceKey, Tunnel, flag, tunnel_flag, tunnel_type};
+use crate::ipvs::{
+    Daemon, DaemonState, Dest, Family, Method, Service, ServiceKey, Timeouts, Tunnel, flag, tunnel_flag,
+    tunnel_type,
+};
 
 /// The form of saved lines, from the options.
 pub(super) struct Form<'a> {
@@ -78,6 +81,24 @@ impl<'a> Form<'a> {
         out.push('\n');
         out
     }
+}
+
+/// The line that sets the timeouts.
+pub(super) fn timeouts(timeouts: &Timeouts) -> String {
+    format!("--set {} {} {}\n", timeouts.tcp, timeouts.tcp_fin, timeouts.udp)
+}
+
+/// The line that starts a sync daemon.
+pub(super) fn daemon(daemon: &Daemon) -> String {
+    let state = match daemon.state {
+        DaemonState::Master => "master",
+        DaemonState::Backup => "backup",
+    };
+    format!(
+        "--start-daemon {state} --mcast-interface {} --syncid {} --sync-maxlen {} --mcast-group {} --mcast-port {} \
+         --mcast-ttl {}\n",
+        daemon.interface, daemon.sync_id, daemon.max_bytes, daemon.group, daemon.port, daemon.ttl
+    )
 }
 
 /// Options of a tunnelled destination, a blank before each.

@@ -11,8 +11,8 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFla
 
 use super::conns::Entry;
 use crate::api::client;
-use crate::api::codec::{ConnFilterText, Request};
-use crate::api::rows::ConnRow;
+use crate::api::codec::{ConnFilterText, Request, Transaction};
+use crate::api::rows::{ConnRow, TransactionRow};
 use crate::failure::Failure;
 
 /// How long the daemon may take for the next part of an answer.
@@ -39,6 +39,12 @@ pub trait Transport {
     /// # Errors
     /// The connections cannot be read.
     fn connections(&mut self, each: &mut dyn FnMut(Entry) -> ControlFlow<()>) -> Result<(), Failure>;
+
+    /// Makes a transaction; what it changes.
+    ///
+    /// # Errors
+    /// It is refused.
+    fn transact(&mut self, transaction: Transaction) -> Result<Vec<TransactionRow>, Failure>;
 }
 
 /// The control socket of the daemon.
@@ -85,5 +91,10 @@ impl Transport for SocketTransport {
     fn connections(&mut self, each: &mut dyn FnMut(Entry) -> ControlFlow<()>) -> Result<(), Failure> {
         client::Client::connect(&self.path)?
             .rows(&Request::Conns(ConnFilterText::default()), |row: ConnRow| Ok(each(Entry::from(row))))
+    }
+
+    /// Likewise: the kernel's family has no word for transactions.
+    fn transact(&mut self, transaction: Transaction) -> Result<Vec<TransactionRow>, Failure> {
+        client::Client::connect(&self.path)?.transact(transaction)
     }
 }

@@ -7,7 +7,8 @@ use std::io::Read;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-use control::api::codec::Incoming;
+use control::api::codec::{Incoming, Transaction};
+use control::api::rows::TransactionRow;
 use control::failure::Failure;
 use control::ipvs::{Answer, MemoryStore, Rights, Server};
 use control::weiradm::{Entry, Transport};
@@ -108,5 +109,9 @@ impl Transport for InProcess {
         let entries = self.world.borrow().connections.clone();
         let _ = entries.into_iter().try_for_each(each);
         Ok(())
+    }
+
+    fn transact(&mut self, _transaction: Transaction) -> Result<Vec<TransactionRow>, Failure> {
+        Err(Failure::run("transaction", "this server has the kernel's family only"))
     }
 }

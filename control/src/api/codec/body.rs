@@ -22,6 +22,11 @@ impl Body {
         self.attributes.iter().rev().find(|a| a.kind == kind).map(|a| a.value.as_slice())
     }
 
+    /// Value of an attribute that must be there.
+    pub(super) fn need(&self, kind: u16, name: &str) -> Result<&[u8], Refusal> {
+        self.find(kind).ok_or_else(|| Refusal::new(Errno::INVAL, format!("attribute {name} is missing")))
+    }
+
     /// Text of the attribute, without the closing NUL.
     pub(super) fn text(&self, kind: u16, name: &str) -> Result<Option<String>, Refusal> {
         let Some(bytes) = self.find(kind) else {

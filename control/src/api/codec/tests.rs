@@ -15,7 +15,6 @@ fn requests() -> Vec<Request> {
     vec![
         Request::Hello,
         Request::Status,
-        Request::Workers,
         Request::List,
         Request::Drops { all: false },
         Request::Drops { all: true },

@@ -9,7 +9,8 @@ use config::knobs::Tunables;
 use config::{Change, Destination, Plan, ServiceSettings, Timeouts};
 
 use super::forwarded::{dest_entry, dest_key, method, service_key, service_options};
-use super::{DestEntry, Entry, Table};
+use super::op::seconds;
+use super::{DestEntry, Entry, Head, Op, Table};
 use crate::ipvs::ServiceKey;
 
 /// What merging a plan comes to.
@@ -17,6 +18,8 @@ use crate::ipvs::ServiceKey;
 pub struct Merged {
     /// The table with the plan in it.
     pub table: Table,
+    /// What was done to the table.
+    pub ops: Vec<Op>,
     /// What the registry has to do, in order.
     pub changes: Vec<Change>,
     /// Changes of the plan whose object was deleted over the socket.
@@ -26,15 +29,26 @@ pub struct Merged {
 impl Table {
     /// The plan on top of this table.
     pub fn merge(&self, plan: &Plan) -> Merged {
-        let mut merged = Merged { table: self.clone(), changes: Vec::new(), left_out: Vec::new() };
+        let mut merged = self.staged();
         let silent = plan.in_force.services().iter().filter(|service| !service.settings.announce);
-        merged.table.silent = silent.map(|service| service.key.addr).collect();
+        let silent = silent.map(|service| service.key.addr).collect();
+        let policy = plan.in_force.policy().unmatched;
+        let defaults = Table { silent, policy, ..Table::default() }.defaults();
+        if merged.table.defaults() != defaults {
+            merged.op(defaults);
+        }
         for change in &plan.changes {
             if merged.take(change).is_none() {
                 merged.left_out.push(change.clone());
             }
         }
-        merged.follow_defaults(self);
+        merged
+    }
+
+    /// The ops on top of this table.
+    pub fn stage(&self, ops: impl IntoIterator<Item = Op>) -> Merged {
+        let mut merged = self.staged();
+        ops.into_iter().for_each(|op| merged.op(op));
         merged
     }
 
@@ -43,28 +57,30 @@ impl Table {
         let keys: Vec<_> = self.entries().map(|entry| entry.key).collect();
         keys.iter().for_each(|key| self.warn_of(key));
     }
+
+    fn staged(&self) -> Merged {
+        Merged { table: self.clone(), ops: Vec::new(), changes: Vec::new(), left_out: Vec::new() }
+    }
 }
 
 impl Merged {
     /// One change of the plan; `None` when its object is gone.
     fn take(&mut self, change: &Change) -> Option<()> {
-        let table = &mut self.table;
+        let table = &self.table;
         match change {
             Change::AddService { key, settings } => {
                 let key = service_key(*key);
-                let dests = table.entry(&key).map(|old| old.dests.clone()).unwrap_or_default();
-                let new = Entry { dests, ..Entry::new(key, service_options(&key, settings)) };
-                self.put_service(from_file(new, settings));
+                let new = Entry::new(key, service_options(&key, settings));
+                self.op(Op::Service(Head::of(&from_file(new, settings))));
             }
             Change::EditService { key, from, to } => {
                 let new = edited_service(table.entry(&service_key(*key))?.clone(), from, to);
-                self.put_service(from_file(new, to));
+                self.op(Op::Service(Head::of(&from_file(new, to))));
             }
             Change::DeleteService { key } => {
                 let key = service_key(*key);
-                let old = table.entry(&key)?;
-                self.changes.extend(table.service_changes(Some(old), None));
-                table.remove(&key);
+                table.entry(&key)?;
+                self.op(Op::NoService(key));
             }
             Change::AddDest { service, dest } => self.put_dest(service_key(*service), dest_entry(dest))?,
             Change::EditDest { service, from, to } => {
@@ -75,69 +91,36 @@ impl Merged {
             }
             Change::DeleteDest { service, dest } => {
                 let (service, dest) = (service_key(*service), dest_key(*dest));
-                let entry = table.entry(&service)?;
-                self.changes.extend(entry.dest_changes(Some(entry.dest(&dest)?), None));
-                table.remove_dest(&service, &dest);
+                table.entry(&service)?.dest(&dest)?;
+                self.op(Op::NoDest(service, dest));
             }
             Change::SetTimeouts { from, to } => {
-                let old = table.timeouts.clone();
-                let new = edited_timeouts(&old, from, to);
-                table.timeouts = new.clone();
-                self.changes.push(Change::SetTimeouts { from: old, to: new });
+                let new = edited_timeouts(&table.timeouts, from, to);
+                self.op(Op::Timeouts(seconds(&new)));
             }
             Change::SetKnobs { from, to } => self.tune(|tunables| tunables.edit_knobs(from, to)),
             Change::SetEstimators { from, to } => self.tune(|tunables| tunables.edit_estimators(from, to)),
-            Change::SetPolicy { to, .. } => {
-                table.policy = to.unmatched;
-                self.changes.push(change.clone());
-            }
             settings => self.changes.push(settings.clone()),
         }
         Some(())
     }
 
     fn tune(&mut self, edit: impl FnOnce(&mut Tunables)) {
-        let old = self.table.tunables.clone();
-        edit(&mut self.table.tunables);
-        self.changes.extend(old.changes(&self.table.tunables));
-    }
-
-    fn put_service(&mut self, new: Entry) {
-        let table = &mut self.table;
-        let old = table.entry(&new.key);
-        self.changes.extend(table.service_changes(old, Some(&new)));
-        match table.entry_mut(&new.key) {
-            Some(old) => *old = new,
-            None => table.insert(new),
-        }
+        let mut new = self.table.tunables.clone();
+        edit(&mut new);
+        self.op(Op::Tunables(new.to_toml()));
     }
 
     fn put_dest(&mut self, service: ServiceKey, new: DestEntry) -> Option<()> {
-        let table = &mut self.table;
-        let entry = table.entry(&service)?;
-        let old = entry.dest(&new.key);
-        self.changes.extend(entry.dest_changes(old, Some(&new)));
-        if old.is_some() {
-            table.set_dest(&service, new);
-        } else {
-            table.add_dest(&service, new);
-        }
+        self.table.entry(&service)?;
+        self.op(Op::Dest(service, new));
         Some(())
     }
 
-    /// Services that the file does not know follow its policy and the other services of their address.
-    fn follow_defaults(&mut self, before: &Table) {
-        let table = &self.table;
-        if before.policy == table.policy && before.silent == table.silent {
-            return;
-        }
-        let ours = |e: &&Entry| e.is_forwarded() && (e.announce.is_none() || e.unmatched.is_none());
-        for entry in table.entries().filter(ours) {
-            let (from, to) = (before.settings(entry), table.settings(entry));
-            if let Some(key) = entry.registry_key().ok().filter(|_| from != to) {
-                self.changes.push(Change::EditService { key, from, to });
-            }
-        }
+    fn op(&mut self, op: Op) {
+        self.changes.extend(self.table.changes_of(&op));
+        self.table.take(&op);
+        self.ops.push(op);
     }
 }
 

@@ -7,11 +7,14 @@
 //!
 //! Two sources change it. A command of the socket changes one object (`running`). A reload brings the
 //! difference between the file as last applied and the new file (`merge`), so what was set over the socket
-//! stays unless its own line in the file changed. Either way the registry's changes are worked out first and
-//! applied whole; the table follows when they were taken. Control thread only.
+//! stays unless its own line in the file changed. Either way the change is one or more [`Op`]s: the registry's
+//! part of them is worked out first and applied whole, the table follows when it was taken, and the journal has
+//! them. Control thread only.
 
+mod describe;
 mod forwarded;
 mod merge;
+mod op;
 mod running;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -19,12 +22,15 @@ use std::net::IpAddr;
 
 use config::knobs::{Knob, Tunables};
 use config::{Change, ServiceSettings, Unmatched, Valid};
+use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 pub use self::forwarded::Lack;
 pub use self::merge::Merged;
+pub use self::op::{Head, Op};
 pub use self::running::{Running, stats};
 use crate::ipvs::{Daemon, DestKey, DestOptions, ServiceKey, ServiceOptions};
+use crate::weiradm::words_of;
 
 /// Objects named in one line about what is not forwarded; the first ones tell the story.
 const NAMED_MAX: usize = 3;
@@ -48,7 +54,7 @@ pub struct Entry {
 }
 
 /// One destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DestEntry {
     /// Identity.
     pub key: DestKey,
@@ -144,6 +150,39 @@ impl Table {
             format!("{lack}: {}{more}", names.join(", "))
         };
         found.into_iter().map(line).collect()
+    }
+
+    /// Services and timeouts as the file writes them, and in ipvsadm's words what it has no form for.
+    pub fn as_file(&self) -> (Vec<config::Service>, config::Timeouts, Vec<String>) {
+        let (mut services, mut others) = (Vec::new(), Vec::new());
+        for entry in self.entries() {
+            let key =
+                entry.registry_key().ok().filter(|_| entry.is_forwarded() && entry.options.engine.is_none());
+            let Some(key) = key else {
+                others.push(words_of::service("-A", &entry.key, &entry.options));
+                let dests = entry.dests.iter();
+                others.extend(dests.map(|dest| words_of::dest("-a", &entry.key, &dest.key, &dest.options)));
+                continue;
+            };
+            let mut destinations = Vec::new();
+            for dest in &entry.dests {
+                match dest.destination() {
+                    Ok(dest) => destinations.push(dest),
+                    Err(_) => others.push(words_of::dest("-a", &entry.key, &dest.key, &dest.options)),
+                }
+            }
+            services.push(config::Service { key, settings: self.settings(entry), destinations });
+        }
+        (services, self.timeouts.clone(), others)
+    }
+
+    /// Takes over from `old` what ipvsadm's words cannot say of a service.
+    pub fn keep_unsaid(&mut self, old: &Table) {
+        for entry in self.entries.values_mut() {
+            if let Some(old) = old.entry(&entry.key) {
+                (entry.announce, entry.unmatched) = (old.announce, old.unmatched);
+            }
+        }
     }
 
     /// Logs that something is not forwarded, the first time that the reason is met.

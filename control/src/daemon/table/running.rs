@@ -16,7 +16,8 @@ use rustix::io::Errno;
 use tracing::warn;
 
 use super::forwarded::registry_key;
-use super::{DestEntry, Entry, Lack, Table};
+use super::op::seconds;
+use super::{DestEntry, Entry, Head, Lack, Op, Table};
 use crate::daemon::state::{RefusedChange, apply_whole};
 use crate::ipvs::{
     Daemon, DaemonState, Dest, DestKey, DestOptions, Info, Service, ServiceKey, ServiceOptions, Stats, Store,
@@ -41,6 +42,12 @@ pub struct Running<'a> {
     pub done: Vec<String>,
     /// Changes of the registry that wait for publication.
     pub changes: Vec<Change>,
+    /// Changes of the table.
+    pub ops: Vec<Op>,
+    /// Whether the registry is left alone: the table is a copy, to see what would be.
+    trial: bool,
+    /// Why nothing may be changed.
+    refuses: Option<Errno>,
 }
 
 impl<'a> Running<'a> {
@@ -51,17 +58,34 @@ impl<'a> Running<'a> {
         valid: &'a Valid,
         table_size: u32,
     ) -> Running<'a> {
-        Running { table, registry, valid, table_size, done: Vec::new(), changes: Vec::new() }
+        let (done, changes, ops) = (Vec::new(), Vec::new(), Vec::new());
+        Running { table, registry, valid, table_size, done, changes, ops, trial: false, refuses: None }
     }
 
-    /// Lets the registry take the changes, all or none.
-    fn commit(&mut self, changes: impl IntoIterator<Item = Change>) -> Result<(), Errno> {
-        let changes: Vec<_> = changes.into_iter().collect();
+    /// The same, to see what commands would do to a copy of the table: the registry is only read.
+    pub fn on_trial(self) -> Running<'a> {
+        Running { trial: true, ..self }
+    }
+
+    /// The same, but whatever would change something is refused with this error.
+    pub fn refusing(self, errno: Errno) -> Running<'a> {
+        Running { refuses: Some(errno), ..self }
+    }
+
+    /// Does it: the registry takes its part of it, all or nothing, then the table.
+    fn perform(&mut self, op: Op, words: String) -> Result<(), Errno> {
+        if let Some(errno) = self.refuses {
+            return Err(errno);
+        }
+        let changes = if self.trial { Vec::new() } else { self.table.changes_of(&op) };
         apply_whole(self.registry, &changes).map_err(|RefusedChange { change, error }| {
             warn!(target: "weir::api", %change, %error, "refused");
             Errno::NOMEM
         })?;
         self.changes.extend(changes);
+        self.table.take(&op);
+        self.ops.push(op);
+        self.done.push(words);
         Ok(())
     }
 
@@ -119,30 +143,23 @@ impl Store for Running<'_> {
             return Err(Errno::NOMEM);
         }
         let new = Entry::new(key, options);
-        self.commit(self.table.service_changes(None, Some(&new)))?;
-        self.done.push(words_of::service("-A", &new.key, &new.options));
-        self.table.insert(new);
-        self.table.warn_of(&key);
+        let words = words_of::service("-A", &key, &new.options);
+        self.perform(Op::Service(Head::of(&new)), words)?;
+        self.warn_of(&key);
         Ok(())
     }
 
     fn set_service(&mut self, key: &ServiceKey, options: ServiceOptions) -> Result<(), Errno> {
-        let old = self.entry(key)?;
-        let new = Entry { options, ..old.clone() };
-        self.commit(self.table.service_changes(Some(old), Some(&new)))?;
-        self.done.push(words_of::service("-E", key, &new.options));
-        if let Some(entry) = self.table.entry_mut(key) {
-            *entry = new;
-        }
-        self.table.warn_of(key);
+        let words = words_of::service("-E", key, &options);
+        let new = Entry { options, ..self.entry(key)?.clone() };
+        self.perform(Op::Service(Head::of(&new)), words)?;
+        self.warn_of(key);
         Ok(())
     }
 
     fn remove_service(&mut self, key: &ServiceKey) -> Result<(), Errno> {
-        self.commit(self.table.service_changes(Some(self.entry(key)?), None))?;
-        self.done.push(format!("-D {}", words_of::service_name(key)));
-        self.table.remove(key);
-        Ok(())
+        self.entry(key)?;
+        self.perform(Op::NoService(*key), format!("-D {}", words_of::service_name(key)))
     }
 
     fn has_dest(&self, service: &ServiceKey, dest: &DestKey) -> bool {
@@ -178,32 +195,25 @@ impl Store for Running<'_> {
         if self.table.sizes().1 >= self.valid.limits().destinations {
             return Err(Errno::NOMEM);
         }
+        self.entry(service)?;
         let new = DestEntry { key: dest, options };
-        self.commit(self.entry(service)?.dest_changes(None, Some(&new)))?;
-        self.done.push(words_of::dest("-a", service, &dest, &options));
-        self.table.add_dest(service, new);
+        self.perform(Op::Dest(*service, new), words_of::dest("-a", service, &dest, &options))?;
         self.warn_of_dest(service, &new);
         Ok(())
     }
 
     fn set_dest(&mut self, service: &ServiceKey, dest: &DestKey, options: DestOptions) -> Result<(), Errno> {
+        self.entry(service)?.dest(dest).ok_or(Errno::NOENT)?;
         let new = DestEntry { key: *dest, options };
-        let entry = self.entry(service)?;
-        let old = entry.dest(dest).ok_or(Errno::NOENT)?;
-        self.commit(entry.dest_changes(Some(old), Some(&new)))?;
-        self.done.push(words_of::dest("-e", service, dest, &options));
-        self.table.set_dest(service, new);
+        self.perform(Op::Dest(*service, new), words_of::dest("-e", service, dest, &options))?;
         self.warn_of_dest(service, &new);
         Ok(())
     }
 
     fn remove_dest(&mut self, service: &ServiceKey, dest: &DestKey) -> Result<(), Errno> {
-        let entry = self.entry(service)?;
-        let old = entry.dest(dest).ok_or(Errno::NOENT)?;
-        self.commit(entry.dest_changes(Some(old), None))?;
-        self.done.push(format!("-d {} -r {dest}", words_of::service_name(service)));
-        self.table.remove_dest(service, dest);
-        Ok(())
+        self.entry(service)?.dest(dest).ok_or(Errno::NOENT)?;
+        let words = format!("-d {} -r {dest}", words_of::service_name(service));
+        self.perform(Op::NoDest(*service, *dest), words)
     }
 
     fn has_mixed_families(&self) -> bool {
@@ -214,7 +224,11 @@ impl Store for Running<'_> {
         self.table.entries().any(mixed)
     }
 
+    /// Not on trial: nothing of the table changes.
     fn zero(&mut self, service: Option<&ServiceKey>) {
+        if self.trial {
+            return;
+        }
         match service.map(registry_key) {
             None => self.registry.zero(None),
             Some(Ok(key)) => self.registry.zero(Some(key)),
@@ -226,12 +240,7 @@ impl Store for Running<'_> {
     }
 
     fn flush(&mut self) -> Result<(), Errno> {
-        let table = &*self.table;
-        let gone = table.entries().flat_map(|entry| table.service_changes(Some(entry), None));
-        self.commit(gone.collect::<Vec<_>>())?;
-        self.done.push("-C".to_owned());
-        self.table.clear();
-        Ok(())
+        self.perform(Op::Clear, "-C".to_owned())
     }
 
     fn daemons(&self) -> Vec<Daemon> {
@@ -239,17 +248,20 @@ impl Store for Running<'_> {
     }
 
     fn start_daemon(&mut self, daemon: Daemon) -> Result<(), Errno> {
-        self.done.push(format!("--start-daemon {:?} on {}", daemon.state, daemon.interface));
-        self.table.warn_once(Lack::SyncDaemon, || daemon.interface.clone());
-        self.table.daemons.push(daemon);
-        self.table.daemons.sort_by_key(|daemon| daemon.state as u32);
-        Ok(())
+        let words = format!("--start-daemon {:?} on {}", daemon.state, daemon.interface);
+        if !self.trial {
+            self.table.warn_once(Lack::SyncDaemon, || daemon.interface.clone());
+        }
+        let mut daemons = self.table.daemons.clone();
+        daemons.push(daemon);
+        daemons.sort_by_key(|daemon| daemon.state as u32);
+        self.perform(Op::Daemons(daemons), words)
     }
 
     fn stop_daemon(&mut self, state: DaemonState) -> Result<(), Errno> {
-        self.done.push(format!("--stop-daemon {state:?}"));
-        self.table.daemons.retain(|daemon| daemon.state != state);
-        Ok(())
+        let mut daemons = self.table.daemons.clone();
+        daemons.retain(|daemon| daemon.state != state);
+        self.perform(Op::Daemons(daemons), format!("--stop-daemon {state:?}"))
     }
 
     fn timeouts(&self) -> Timeouts {
@@ -259,12 +271,8 @@ impl Store for Running<'_> {
 
     fn set_timeouts(&mut self, timeouts: Timeouts) -> Result<(), Errno> {
         let Timeouts { tcp, tcp_fin, udp } = timeouts;
-        let from = self.table.timeouts.clone();
-        let to = config::Timeouts { tcp, tcpfin: tcp_fin, udp, ..from.clone() };
-        self.commit([Change::SetTimeouts { from, to: to.clone() }])?;
-        self.done.push(format!("--set {tcp} {tcp_fin} {udp}"));
-        self.table.timeouts = to;
-        Ok(())
+        let to = config::Timeouts { tcp, tcpfin: tcp_fin, udp, ..self.table.timeouts.clone() };
+        self.perform(Op::Timeouts(seconds(&to)), format!("--set {tcp} {tcp_fin} {udp}"))
     }
 }
 
@@ -272,7 +280,7 @@ impl Running<'_> {
     /// Gives a knob the value that a program wrote.
     ///
     /// # Errors
-    /// The kernel's numbers: EINVAL, ERANGE, EOVERFLOW.
+    /// The kernel's numbers: EINVAL, ERANGE, EOVERFLOW; or the store's.
     pub fn set_knob(&mut self, knob: Knob, text: &str, cpus: &Cpus) -> Result<(), Errno> {
         let mut new = self.table.tunables.clone();
         new.set(knob, text, cpus).map_err(|error| match error {
@@ -281,15 +289,20 @@ impl Running<'_> {
             KnobError::Range => Errno::RANGE,
             KnobError::Overflow => Errno::OVERFLOW,
         })?;
-        self.commit(self.table.tunables.changes(&new))?;
-        self.table.tunables = new;
-        self.done.push(format!("sysctl {PREFIX}{}={}", knob.key.name, self.table.tunables.text(knob, cpus)));
+        let words = format!("sysctl {PREFIX}{}={}", knob.key.name, new.text(knob, cpus));
+        self.perform(Op::Tunables(new.to_toml()), words)?;
         self.table.warn_of_knob(knob);
         Ok(())
     }
 
+    fn warn_of(&mut self, service: &ServiceKey) {
+        if !self.trial {
+            self.table.warn_of(service);
+        }
+    }
+
     fn warn_of_dest(&mut self, service: &ServiceKey, dest: &DestEntry) {
-        if let Some(lack) = dest.lack() {
+        if let Some(lack) = dest.lack().filter(|_| !self.trial) {
             self.table.warn_once(lack, || format!("{} of {service}", dest.key));
         }
     }

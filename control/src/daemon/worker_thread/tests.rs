@@ -7,7 +7,6 @@ use crossbeam::channel::bounded;
 use dataplane::publish::Publisher;
 use dataplane::registry::Registry;
 use dataplane::route::PortFacts;
-use dataplane::steer::Steer;
 use dpdk_sys::{CALIBRATION, Eal, EalArgs, PoolConfig, Prefault};
 
 use super::*;
@@ -23,7 +22,6 @@ fn life_of(eal: &Eal, pool: &Mempool<'_>, ports: usize, patience: Duration) -> (
     let clock = TscClock::calibrate(CALIBRATION);
     let config = WorkerConfig {
         id: 0,
-        steer: Steer::ONE,
         ports,
         conns: 16,
         services: 1,
@@ -42,7 +40,7 @@ fn life_of(eal: &Eal, pool: &Mempool<'_>, ports: usize, patience: Duration) -> (
         subscriber: publisher.subscribe(),
         inbox,
         outbox,
-        wires: Wires { ports: Vec::new(), peers: Vec::new() },
+        queues: Vec::new(),
         pool: pool.clone(),
         eal: eal.handle(),
         clock,
