@@ -72,6 +72,9 @@ pub enum Command {
     /// Show ports, workers, tables and warnings
     #[command(after_help = "Example:\n  weir status --watch 5")]
     Status(StatusArgs),
+    /// Show what each worker does: load, cycles a packet, bursts, packets handed over
+    #[command(after_help = "Example:\n  weir workers --watch 1")]
+    Workers(WorkersArgs),
     /// Show why packets were dropped
     #[command(after_help = "Example:\n  weir drops --all")]
     Drops(DropsArgs),
@@ -161,6 +164,17 @@ pub struct Watch {
 /// `weir status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
+    /// Socket and form.
+    #[command(flatten)]
+    pub reading: Reading,
+    /// Repetition.
+    #[command(flatten)]
+    pub watch: Watch,
+}
+
+/// `weir workers`.
+#[derive(Debug, Args)]
+pub struct WorkersArgs {
     /// Socket and form.
     #[command(flatten)]
     pub reading: Reading,

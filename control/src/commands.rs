@@ -14,13 +14,15 @@ use serde_json::json;
 
 use crate::api::client::Client;
 use crate::api::codec::{ConnFilterText, Request};
-use crate::api::rows::{ConnRow, DestRow, DropRow, KnobRow, ListRow, ServiceRow, StatusRow};
-use crate::args::{ConnsArgs, DropsArgs, ListArgs, ProcArgs, Reading, StatusArgs, SysctlArgs, Watch};
+use crate::api::rows::{ConnRow, DestRow, DropRow, KnobRow, ListRow, ServiceRow, StatusRow, WorkerRow};
+use crate::args::{
+    ConnsArgs, DropsArgs, ListArgs, ProcArgs, Reading, StatusArgs, SysctlArgs, Watch, WorkersArgs,
+};
 use crate::conn_filter::ConnFilter;
 use crate::failure::Failure;
 use crate::show::listing::{Columns, Listing};
 use crate::show::status::Status;
-use crate::show::{conns, drops, knobs};
+use crate::show::{conns, drops, knobs, workers};
 
 /// Clears a terminal and goes to its first line (ECMA-48 ED, CUP).
 const CLEAR: &str = "\x1b[2J\x1b[H";
@@ -30,6 +32,14 @@ pub fn status(args: &StatusArgs) -> Result<(), Failure> {
     watch(&args.watch, &args.reading, |client| {
         let status = Status::from_rows(client.collect::<StatusRow>(&Request::Status)?);
         Ok(if args.reading.json { pretty(&status) } else { status.text() })
+    })
+}
+
+/// `weir workers`.
+pub fn workers(args: &WorkersArgs) -> Result<(), Failure> {
+    watch(&args.watch, &args.reading, |client| {
+        let rows = client.collect::<WorkerRow>(&Request::Workers)?;
+        Ok(if args.reading.json { pretty(&json!({ "workers": rows })) } else { workers::listing(&rows) })
     })
 }
 

@@ -31,6 +31,7 @@ fn run() -> Exit {
         Command::Check(args) => return control::check::check(args),
         Command::Replay(args) => return control::replay::replay(args),
         Command::Status(args) => control::commands::status(args),
+        Command::Workers(args) => control::commands::workers(args),
         Command::Drops(args) => control::commands::drops(args),
         Command::List(args) => control::commands::list(args),
         Command::Conns(args) => control::commands::conns(args),

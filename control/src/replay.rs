@@ -19,6 +19,7 @@ use dataplane::limits::HOUSEKEEPING_NS;
 use dataplane::publish::Publisher;
 use dataplane::registry::Registry;
 use dataplane::route::PortFacts;
+use dataplane::steer::Steer;
 use dataplane::verdict::DropReason;
 use dataplane::worker::{Worker, WorkerConfig};
 use dpdk_sys::Prefault;
@@ -108,6 +109,7 @@ impl Balancer {
         let publisher = Publisher::new(registry.snapshot(), vec![Arc::clone(&stats)]);
         let config = WorkerConfig {
             id: 0,
+            steer: Steer::ONE,
             ports: valid.ports().len(),
             conns: valid.connections().max as usize,
             services: registry.service_indices(),

@@ -231,10 +231,13 @@ worker_figures! {
     tx: "Packets handed to a transmit queue that took them.";
     generated: "Packets made by the worker: ARP, ICMP errors, echo replies, resets.";
     consumed: "Packets used up by the worker itself.";
+    handed_out: "Packets handed to the workers that own them.";
+    handed_in: "Packets taken over from other workers.";
     queued: "Packets now waiting for a transmit queue.";
     parked: "Packets now waiting for a neighbour's ARP answer.";
     polls: "Turns of the worker's loop.";
-    busy_polls: "Turns that received at least one packet.";
+    busy_polls: "Turns that received or took over at least one packet.";
+    busy_ns: "Time of those turns, from one to the next.";
     sleeps: "Sleeps in `shared` mode.";
     conns: "Connections now in the table.";
     created: "Connections created.";
@@ -254,6 +257,11 @@ impl WorkerStats {
 }
 
 impl WorkerFigures {
+    /// Packets handed over by some worker and not yet taken over by another, when these are the figures of all.
+    pub fn in_rings(&self) -> i64 {
+        self.handed_out as i64 - self.handed_in as i64
+    }
+
     /// All drops together.
     pub fn dropped(&self) -> u64 {
         self.drops.iter().sum()
@@ -264,10 +272,11 @@ impl WorkerFigures {
         self.drops[reason as usize]
     }
 
-    /// Received and generated packets that are in none of the places where packets can be; 0 when every packet is accounted for.
+    /// Packets that came from somewhere and are in none of the places where packets can be; 0 when every packet is
+    /// accounted for, on each worker and so on all together.
     pub fn unaccounted(&self) -> i64 {
-        let gone = self.tx + self.consumed + self.dropped() + self.queued + self.parked;
-        (self.rx + self.generated) as i64 - gone as i64
+        let gone = self.tx + self.consumed + self.dropped() + self.queued + self.parked + self.handed_out;
+        (self.rx + self.generated + self.handed_in) as i64 - gone as i64
     }
 }
 

@@ -78,7 +78,7 @@ fn is_unknown(table: &NeighTable, hop: crate::neigh::Hop) -> bool {
 }
 
 /// Sends requests that are due and settles what has been decided.
-fn resolve<B: PacketBuf, I: Io<Buf = B>>(core: &mut Core<B>, cx: &Cx<'_>, io: &mut I) {
+pub(crate) fn resolve<B: PacketBuf, I: Io<Buf = B>>(core: &mut Core<B>, cx: &Cx<'_>, io: &mut I) {
     let mut asks = ArrayVec::<Ask, RESOLVING_MAX>::new();
     let mut settled = ArrayVec::new();
     core.resolver.due(&core.neigh, cx.now_ns, &mut asks, &mut settled);

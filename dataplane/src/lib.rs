@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+mod addresses;
 pub mod conn;
 pub mod counters;
 pub mod dest;
@@ -34,6 +35,7 @@ pub mod route;
 pub mod sched;
 pub mod service;
 pub mod snapshot;
+pub mod steer;
 pub mod verdict;
 pub mod wire;
 pub mod worker;

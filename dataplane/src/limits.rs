@@ -10,6 +10,21 @@ pub const TX_BACKLOG: usize = 4 * BURST;
 /// Ports a worker can poll: an index fits the 6 bits a neighbour entry has for it.
 pub const PORTS_MAX: usize = 32;
 
+/// Workers of a daemon: their number fits the set of hand-off targets in one word, and a card's redirection table
+/// ([`crate::steer::CELLS_MAX`]) still has eight cells for each.
+pub const WORKERS_MAX: usize = 64;
+
+/// Packets that may wait for one worker in all rings of the others together, so that memory grows with the number of
+/// workers and not with its square: 4096 are what 10 Gb/s of small packets bring in the 275 us that a sleeping
+/// worker of a busy machine may need to wake up.
+pub const RINGS_OF_WORKER: usize = 4096;
+
+/// Packets of one ring between two workers: its share of [`RINGS_OF_WORKER`], at least four bursts, at most 2048.
+pub fn ring_size(workers: usize) -> usize {
+    let peers = workers.saturating_sub(1).max(1);
+    (RINGS_OF_WORKER / peers).clamp(4 * BURST, 2048)
+}
+
 /// Timer entries visited per poll, besides one for each packet received in it. 16 visits of a cold record (about
 /// 100 ns each) bound an idle poll's extra work to about 2 us.
 pub const TIMERS_PER_POLL: usize = 16;

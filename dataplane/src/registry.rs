@@ -13,7 +13,9 @@ mod trash;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use config::{Change, DestKey, Destination, Method, Scheduler, ServiceKey, ServiceSettings, Valid};
+use config::{
+    Change, DestKey, Destination, Method, SchedScope, Scheduler, ServiceKey, ServiceSettings, Valid,
+};
 use dpdk_sys::SlabError;
 use thiserror::Error;
 
@@ -22,7 +24,7 @@ use crate::dest::DestSlab;
 use crate::neigh::NeighTable;
 use crate::publish::QUIESCENT;
 use crate::route::{Net, PortFacts};
-use crate::sched::{RrPlan, WrrPlan};
+use crate::sched::{RrPlan, Turn, WrrPlan};
 use crate::service::{Dest, Service};
 use crate::snapshot::{Announcements, Knobs, ServiceMap, Snapshot};
 use crate::wire::ethernet::Mac;
@@ -78,6 +80,8 @@ pub struct Registry {
     slots: Slots,
     trash: Trash,
     limits: config::Limits,
+    /// Schedulers have one position for all workers.
+    one_turn: bool,
     service_count: u32,
     dest_count: u32,
     order: u64,
@@ -113,6 +117,7 @@ impl Registry {
             slots: Slots::new(slots as u32, 2 * limits.services),
             trash: Trash::default(),
             limits,
+            one_turn: workers > 1 && valid.workers().sched_scope == SchedScope::Global,
             service_count: 0,
             dest_count: 0,
             order: 0,
@@ -263,6 +268,7 @@ impl Registry {
                 sched_gen: self.sched_gen,
                 version: 0,
                 dests: Vec::new(),
+                turn: self.one_turn.then(Arc::<Turn>::default),
                 rr: RrPlan::default(),
                 wrr: WrrPlan::start(&[], 0),
             },
@@ -278,11 +284,12 @@ impl Registry {
         let addr = ipv4(key.addr)?;
         let announced = self.services.vip(addr).is_some_and(|v| v.is_announced());
         self.sched_gen += 1;
-        let sched_gen = self.sched_gen;
+        let (sched_gen, one_turn) = (self.sched_gen, self.one_turn);
         self.edit(key, |service| {
             if service.scheduler != to.scheduler {
                 service.scheduler = to.scheduler;
                 service.sched_gen = sched_gen;
+                service.turn = one_turn.then(Arc::<Turn>::default);
                 service.wrr = WrrPlan::start(&service.dests, service.version);
             }
             (service.flags, service.unmatched, service.announce) = (to.flags, to.unmatched, to.announce);

@@ -5,10 +5,11 @@
 //! is sorted by it (descending) and a cursor can be a number that stays meaningful when destinations come and go.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use config::{Method, Scheduler, ServiceFlags, ServiceKey, Unmatched};
 
-use crate::sched::{RrPlan, WrrPlan};
+use crate::sched::{RrPlan, Turn, WrrPlan};
 
 /// One service.
 #[derive(Clone, Debug)]
@@ -35,6 +36,8 @@ pub struct Service {
     pub version: u32,
     /// Destinations in list order, head first.
     pub dests: Vec<Dest>,
+    /// The scheduler's position if all workers share it; each scheduler instance has its own.
+    pub turn: Option<Arc<Turn>>,
     /// What rr needs beyond the list.
     pub rr: RrPlan,
     /// What wrr needs beyond the list.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use config::Unmatched;
 use foldhash::fast::FixedState;
 
+use crate::addresses::Addresses;
 use crate::conn::state::Timeouts;
 use crate::route::Net;
 use crate::service::Service;
@@ -80,6 +81,8 @@ pub struct ServiceMap {
 
 #[derive(Clone, Default)]
 struct Shard {
+    /// The keys of `vips`, for a look at every packet.
+    addresses: Addresses,
     services: HashMap<(Ipv4Addr, u16, u8), Arc<Service>, FixedState>,
     vips: HashMap<Ipv4Addr, Vip, FixedState>,
     /// How many services have (server address, port, protocol) as a NAT destination.
@@ -114,6 +117,12 @@ impl ServiceMap {
         self.shards[shard_of(addr)].services.get(&(addr, port, proto))
     }
 
+    /// Whether `addr` is a virtual address: what goes to one is a request. Hot, with several workers.
+    #[inline(always)]
+    pub fn is_address(&self, addr: u32) -> bool {
+        self.shards[shard_of(Ipv4Addr::from_bits(addr))].addresses.contains(addr)
+    }
+
     /// The virtual address's entry, if it is one. Slow path.
     pub fn vip(&self, addr: Ipv4Addr) -> Option<Vip> {
         self.shards[shard_of(addr)].vips.get(&addr).copied()
@@ -140,6 +149,7 @@ impl ServiceMap {
         let vip = shard.vips.entry(addr).or_default();
         vip.services += 1;
         vip.announcing += u32::from(service.announce);
+        shard.addresses.insert(addr.to_bits());
         shard.services.insert((addr, service.key.port, service.key.proto.number()), Arc::new(service));
     }
 
@@ -162,6 +172,7 @@ impl ServiceMap {
             vip.announcing -= u32::from(service.announce);
             if vip.services == 0 {
                 shard.vips.remove(&addr);
+                shard.addresses.remove(addr.to_bits());
             }
         }
         Some(service)

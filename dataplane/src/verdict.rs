@@ -1,8 +1,9 @@
 //! What becomes of a packet's buffer, and why packets are dropped: each reason has a name, a sentence and a counter.
 //!
-//! Conservation, checked by every test: `rx + generated = tx + consumed + drops + queued + parked`. A packet that is
-//! answered by a generated one (an ICMP error, a TCP reset) counts as dropped itself; the answer, made in the same
-//! buffer, counts as generated.
+//! Conservation, checked by every test: `rx + generated + handed in = tx + consumed + drops + queued + parked + handed
+//! out` on each worker; over all workers, what was handed out and not in again is in a ring. A packet that is answered by
+//! a generated one (an ICMP error, a TCP reset) counts as dropped itself; the answer, made in the same buffer, counts as
+//! generated.
 
 use crate::io::PortIndex;
 use crate::neigh::Hop;
@@ -74,4 +75,5 @@ drop_reasons! {
     IcmpLimited, "icmp_limited", "An echo request beyond the rate limit for answers.";
     ArpIgnored, "arp_ignored", "ARP that asks for nothing of ours.";
     TxFull, "tx_full", "The port's transmit queue stayed full.";
+    RingFull, "ring_full", "The worker that owns the flow was too far behind: its ring was full.";
 }

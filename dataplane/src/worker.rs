@@ -1,7 +1,7 @@
 //! The worker: one lcore's loop body. [`Worker::poll`] is deterministic in packets, time and messages.
 //!
 //! One turn: load the snapshot; for each port receive a burst, parse it all, probe it all, decide each packet,
-//! transmit; then the mailbox, a bounded number of timers, and every 10 ms housekeeping (ARP requests, refreshes,
+//! transmit; then what other workers handed over, decided in the same way; then the mailbox, a bounded number of timers, and every 10 ms housekeeping (ARP requests, refreshes,
 //! announcements). The thread around it (affinity, clock, sleeping) is the caller's.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::conn::{Conns, Direction, Slot, TableError, flag, tick_of};
 use crate::counters::{CounterSlab, WorkerStats, bump};
 use crate::dest::DestSlab;
 use crate::hash::FlowHasher;
-use crate::housekeeping::Housekeeping;
+use crate::housekeeping::{self, Housekeeping};
 use crate::io::{Burst, Io, PacketBuf, PortIndex};
 use crate::limits::{BURST, TIMERS_PER_POLL};
 use crate::mailbox::{FromWorker, Mailbox, ToWorker};
@@ -24,10 +24,11 @@ use crate::neigh::NeighTable;
 use crate::neigh::resolve::Resolver;
 use crate::pipeline::parse::{Kind, Meta, parse};
 use crate::pipeline::probe::Probes;
-use crate::pipeline::{Core, Cx, Queues, answer, memory_low};
+use crate::pipeline::{Core, Cx, Handoff, Queues, answer, memory_low, same_port};
 use crate::publish::{QUIESCENT, Subscriber};
-use crate::sched::SchedState;
+use crate::sched::{Place, SchedState};
 use crate::snapshot::Snapshot;
+use crate::steer::Steer;
 use crate::verdict::{DropReason, Verdict};
 use crate::wire::ethernet::Mac;
 
@@ -41,10 +42,12 @@ pub struct Shared {
 }
 
 /// Sizes and place of one worker.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct WorkerConfig {
     /// Number of the worker; 0 also probes neighbours and announces addresses.
     pub id: usize,
+    /// Owners of flows, among how many workers; the same on all.
+    pub steer: Steer,
     /// Ports it polls: all of them.
     pub ports: usize,
     /// Connections its table holds.
@@ -79,6 +82,8 @@ pub struct Worker<B> {
     mailbox: Mailbox,
     burst: Burst<B>,
     ports: usize,
+    /// Time of the last poll, if that was busy.
+    busy_since: Option<u64>,
 }
 
 impl<B: PacketBuf> Worker<B> {
@@ -102,6 +107,8 @@ impl<B: PacketBuf> Worker<B> {
             neigh: Arc::clone(&shared.neigh),
             resolver: Resolver::new(&shared.neigh),
             queues: Queues::new(config.ports),
+            place: Place { worker: config.id, workers: config.steer.workers() },
+            handoff: Handoff::new(config.steer, config.id),
             answers: answer::Answers::default(),
             admitted: 0,
         };
@@ -112,10 +119,11 @@ impl<B: PacketBuf> Worker<B> {
             mailbox: Mailbox::new(inbox, outbox),
             burst: Burst::new(),
             ports: config.ports,
+            busy_since: None,
         })
     }
 
-    /// One turn of the loop at time `now_ns` (monotonic, any origin). Returns the packets received.
+    /// One turn of the loop at time `now_ns` (monotonic, any origin). Returns the packets received, taken over or relayed.
     #[inline]
     pub fn poll<I: Io<Buf = B>>(&mut self, now_ns: u64, io: &mut I) -> usize {
         let core = &mut self.core;
@@ -132,13 +140,25 @@ impl<B: PacketBuf> Worker<B> {
             if !self.burst.is_empty() {
                 received += self.burst.len();
                 cx.port = port;
-                core.process(&cx, &mut self.burst);
+                core.process(&cx, &mut self.burst, Origin::Port);
+                core.handoff.flush(io, &core.stats);
             }
             core.flush(io);
         }
         bump(&core.stats.polls, 1);
         if received > 0 {
             bump(&core.stats.rx, received as u64);
+        }
+        let mut relayed = 0;
+        if core.handoff.has_peers() {
+            received += core.take_over(&cx, &mut self.burst, io);
+            relayed = io.relay();
+        }
+        if let Some(since) = self.busy_since {
+            bump(&core.stats.busy_ns, now_ns.saturating_sub(since));
+        }
+        self.busy_since = (received > 0).then_some(now_ns);
+        if received > 0 {
             bump(&core.stats.busy_polls, 1);
         }
         core.expire(&cx, received);
@@ -150,7 +170,7 @@ impl<B: PacketBuf> Worker<B> {
         core.stats.conns.store(core.conns.table().len() as u64, Relaxed);
         core.stats.queued.store(core.queues.waiting() as u64, Relaxed);
         core.stats.parked.store(core.resolver.waiting() as u64, Relaxed);
-        received
+        received + relayed
     }
 
     /// Reports that this worker holds no snapshot's data: before it sleeps and when it ends. The next
@@ -160,7 +180,7 @@ impl<B: PacketBuf> Worker<B> {
     }
 
     /// Hands every packet it holds back to its pool; queued and parked ones count as dropped. At the end, after the
-    /// last poll.
+    /// last poll. What is in a ring is freed with it.
     pub fn release_packets(&mut self) {
         let parked = self.core.resolver.drain().count();
         let queued = self.core.queues.clear();
@@ -184,14 +204,26 @@ impl<B: PacketBuf> Worker<B> {
     }
 }
 
+/// Where a burst came from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// Received: may be another worker's.
+    Port,
+    /// Handed over: ours.
+    Peer,
+}
+
 impl<B: PacketBuf> Core<B> {
     /// Takes a burst through every stage and leaves it empty. Hot.
-    #[inline(always)]
-    fn process(&mut self, cx: &Cx<'_>, burst: &mut Burst<B>) {
+    #[inline(never)]
+    fn process(&mut self, cx: &Cx<'_>, burst: &mut Burst<B>, origin: Origin) {
         let ours = Mac(cx.snap.net.ports[usize::from(cx.port)].facts.mac);
         let mut metas = [Meta::NONE; BURST];
         for (meta, buf) in metas.iter_mut().zip(burst.iter()) {
             *meta = parse(buf, ours);
+        }
+        if self.handoff.has_peers() && origin == Origin::Port {
+            self.steer(cx, burst, &mut metas);
         }
         let probes = Probes::of(&self.conns, &metas[..burst.len()]);
         for (i, buf) in burst.drain(..).enumerate() {
@@ -200,6 +232,27 @@ impl<B: PacketBuf> Core<B> {
             self.dispose(cx, buf, verdict);
         }
         self.conns.settle();
+    }
+
+    /// Decides what other workers handed over; how many packets. Sends what waited for a neighbour that another worker
+    /// heard of.
+    #[inline(never)]
+    fn take_over<I: Io<Buf = B>>(&mut self, cx: &Cx<'_>, burst: &mut Burst<B>, io: &mut I) -> usize {
+        let mut taken = 0;
+        for from in self.handoff.peers() {
+            io.take_over(from, burst);
+            taken += burst.len();
+            while let Some(port) = burst.first().map(PacketBuf::port) {
+                let mut run = same_port(burst, port);
+                self.process(&Cx { port, ..*cx }, &mut run, Origin::Peer);
+                self.flush(io);
+            }
+        }
+        bump(&self.stats.handed_in, taken as u64);
+        if self.resolver.waiting() > 0 && self.handoff.is_news(self.neigh.news()) {
+            housekeeping::resolve(self, cx, io);
+        }
+        taken
     }
 
     /// What becomes of one packet.

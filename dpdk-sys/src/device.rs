@@ -9,6 +9,7 @@ use crate::errno::{self, DpdkError, c_string};
 use crate::mempool::Mempool;
 use crate::port::{PortConfig, PortInfo};
 use crate::raw;
+use crate::rss::RssAbility;
 
 /// Bytes of a frame around its payload: Ethernet header, a VLAN tag, and the check sequence.
 const FRAME_OVERHEAD_BYTES: u32 = 14 + 4 + 4;
@@ -18,6 +19,9 @@ const RX_CHECKSUMS: u64 = raw::RTE_ETH_RX_OFFLOAD_IPV4_CKSUM
     | raw::RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
 
 const RSS_FIELDS: u64 = raw::RTE_ETH_RSS_IP | raw::RTE_ETH_RSS_TCP | raw::RTE_ETH_RSS_UDP;
+
+/// Cells of a group of a redirection table.
+const GROUP: usize = raw::RTE_ETH_RETA_GROUP_SIZE as usize;
 
 /// Devices owned by a [`Device`], by number.
 static CLAIMED: [AtomicBool; raw::RTE_MAX_ETHPORTS as usize] =
@@ -32,6 +36,8 @@ pub(crate) struct Device {
     name: String,
     configured: bool,
     started: bool,
+    /// DPDK keeps a pointer to it.
+    rss_key: Box<[u8]>,
     _one_thread: PhantomData<Cell<()>>,
 }
 
@@ -46,7 +52,14 @@ impl Device {
         if CLAIMED[usize::from(id)].swap(true, Ordering::AcqRel) {
             return Err(DpdkError::PortInUse { name: name.to_owned() });
         }
-        Ok(Device { id, name: name.to_owned(), configured: false, started: false, _one_thread: PhantomData })
+        Ok(Device {
+            id,
+            name: name.to_owned(),
+            configured: false,
+            started: false,
+            rss_key: Box::default(),
+            _one_thread: PhantomData,
+        })
     }
 
     pub(crate) fn id(&self) -> u16 {
@@ -81,6 +94,7 @@ impl Device {
             max_tx_queues: info.max_tx_queues,
             min_mtu: info.min_mtu,
             max_mtu: info.max_mtu,
+            rss: RssAbility::of(info.flow_type_rss_offloads, info.reta_size, info.hash_key_size),
             rx_checksum: info.rx_offload_capa & RX_CHECKSUMS == RX_CHECKSUMS,
             socket: u32::try_from(self.socket()).ok(),
         }
@@ -96,12 +110,15 @@ impl Device {
         self.check_queues("rx", config.rx_queues, info.max_rx_queues)?;
         self.check_queues("tx", config.tx_queues, info.max_tx_queues)?;
 
-        let conf = device_conf(config, &info);
         // From here on the device holds memory: close it even if a later step fails.
         self.configured = true;
-        // SAFETY: I1; DPDK copies the structure.
-        let ret = unsafe { raw::rte_eth_dev_configure(self.id, config.rx_queues, config.tx_queues, &conf) };
-        self.check("be configured", ret)?;
+        if let Err(error) = self.set_up(config, &info) {
+            if config.rss.is_none() {
+                return Err(error);
+            }
+            tracing::warn!(target: "weir::port", port = self.name, %error, "the device does not spread packets as asked");
+            self.set_up(&PortConfig { rss: None, ..config.clone() }, &info)?;
+        }
         if let Some(mtu) = config.mtu
             && self.mtu()? != mtu
         {
@@ -139,6 +156,41 @@ impl Device {
             self.check("set up a transmit queue", ret)?;
         }
         Ok(())
+    }
+
+    /// Queues and offloads.
+    fn set_up(&mut self, config: &PortConfig, info: &raw::rte_eth_dev_info) -> Result<(), DpdkError> {
+        self.rss_key = config.rss.as_ref().map(|rss| rss.key(info.hash_key_size)).unwrap_or_default();
+        let conf = device_conf(config, info, &mut self.rss_key);
+        // SAFETY: I1; DPDK copies the structure, and the key that it points to lives as long as this device, which is
+        // configured anew with another key only.
+        let ret = unsafe { raw::rte_eth_dev_configure(self.id, config.rx_queues, config.tx_queues, &conf) };
+        self.check("be configured", ret)
+    }
+
+    pub(crate) fn redirect(&self, queues: &[u16]) -> Result<(), DpdkError> {
+        let (size, mut groups) = self.redirection_groups()?;
+        for (cell, queue) in (0..usize::from(size)).zip(queues.iter().cycle()) {
+            groups[cell / GROUP].reta[cell % GROUP] = *queue;
+        }
+        // SAFETY: I1; there are as many groups as `size` cells fill.
+        let ret = unsafe { raw::rte_eth_dev_rss_reta_update(self.id, groups.as_mut_ptr(), size) };
+        self.check("redirect received packets", ret)
+    }
+
+    pub(crate) fn redirection(&self) -> Result<Vec<u16>, DpdkError> {
+        let (size, mut groups) = self.redirection_groups()?;
+        // SAFETY: I1; there are as many groups as `size` cells fill.
+        let ret = unsafe { raw::rte_eth_dev_rss_reta_query(self.id, groups.as_mut_ptr(), size) };
+        self.check("read its redirection table", ret)?;
+        Ok(groups.iter().flat_map(|group| group.reta).take(size.into()).collect())
+    }
+
+    /// Size of the redirection table, and groups of cells, every cell chosen.
+    fn redirection_groups(&self) -> Result<(u16, Vec<raw::rte_eth_rss_reta_entry64>), DpdkError> {
+        let size = self.info()?.reta_size;
+        let group = raw::rte_eth_rss_reta_entry64 { mask: u64::MAX, reta: [0; GROUP] };
+        Ok((size, vec![group; usize::from(size).div_ceil(GROUP)]))
     }
 
     pub(crate) fn start(&mut self) -> Result<(), DpdkError> {
@@ -193,13 +245,21 @@ impl Device {
 }
 
 /// The device's configuration with the offloads it has.
-fn device_conf(config: &PortConfig, info: &raw::rte_eth_dev_info) -> raw::rte_eth_conf {
+fn device_conf(config: &PortConfig, info: &raw::rte_eth_dev_info, rss_key: &mut [u8]) -> raw::rte_eth_conf {
     let mut conf = raw::rte_eth_conf::default();
     conf.rxmode.offloads = RX_CHECKSUMS & info.rx_offload_capa;
     let rss_fields = RSS_FIELDS & info.flow_type_rss_offloads;
     if config.rx_queues > 1 && rss_fields != 0 {
         conf.rxmode.mq_mode = raw::RTE_ETH_MQ_RX_RSS;
         conf.rx_adv_conf.rss_conf.rss_hf = rss_fields;
+    }
+    if let Some(rss) = &config.rss {
+        conf.rxmode.mq_mode = raw::RTE_ETH_MQ_RX_RSS;
+        conf.rx_adv_conf.rss_conf = raw::rte_eth_rss_conf {
+            rss_key: rss_key.as_mut_ptr(),
+            rss_key_len: rss_key.len() as u8,
+            rss_hf: rss.fields(info.flow_type_rss_offloads),
+        };
     }
     conf
 }

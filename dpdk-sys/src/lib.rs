@@ -11,6 +11,7 @@
 //! | `mempool`, `mbuf`, `burst` | [`Mempool`], [`Mbuf`], [`Burst`] and [`free_bulk`] |
 //! | `port`, `device`, `queue` | [`PortClaim`], [`Port`], [`RxQueue`], [`TxQueue`] |
 //! | `ring` | [`handoff`]: mbufs from one lcore to another |
+//! | `rss` | [`Rss`]: how a port spreads packets over queues |
 //! | `clock`, `prefetch`, `simd`, `pages` | [`TscClock`], cache hints, [`match_tags`], [`Slab`] |
 //! | `testing` (feature) | an EAL and a loopback port for tests |
 //! | `raw`, `shim` | generated bindings; DPDK's inline functions, callable |
@@ -98,6 +99,7 @@ mod prefetch;
 mod queue;
 mod raw;
 mod ring;
+mod rss;
 mod simd;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -118,5 +120,6 @@ pub use port::{Configured, Link, MacBytes, Port, PortClaim, PortConfig, PortInfo
 pub use prefetch::{prefetch_index, prefetch_read, prefetch_write};
 pub use queue::{RxQueue, TxQueue};
 pub use ring::{HandoffRx, HandoffTx, handoff};
+pub use rss::{Rss, RssAbility, RssEnd};
 pub use simd::match_tags;
 pub use thread::{CpuSet, Tid, allowed_cpus, set_thread_name, set_timer_slack_ns};

@@ -242,6 +242,12 @@ impl<'eal> Mbuf<'eal> {
         self.get().port
     }
 
+    /// Notes another number in its place, of whatever numbering the caller uses.
+    #[inline]
+    pub fn set_port(&mut self, port: u16) {
+        self.get_mut().port = port;
+    }
+
     /// Brings the first cache line of the data towards the core. Hot; reads the mbuf itself, so it
     /// pays one packet after the mbuf was touched.
     #[inline]

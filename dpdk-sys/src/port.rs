@@ -21,6 +21,7 @@ use crate::errno::DpdkError;
 use crate::mempool::Mempool;
 use crate::queue::{RxQueue, TxQueue};
 use crate::raw;
+use crate::rss::{Rss, RssAbility};
 
 /// An Ethernet (MAC) address in wire order.
 pub type MacBytes = [u8; 6];
@@ -41,6 +42,8 @@ pub struct PortInfo {
     pub max_mtu: u16,
     /// Whether the device checks IPv4, TCP and UDP checksums of received packets.
     pub rx_checksum: bool,
+    /// How it can spread received packets over queues.
+    pub rss: RssAbility,
     /// NUMA node of the device, if it has one.
     pub socket: Option<u32>,
 }
@@ -58,13 +61,22 @@ pub struct PortConfig {
     pub tx_descriptors: u16,
     /// MTU in bytes, Ethernet header not counted; `None` leaves the device's own.
     pub mtu: Option<u16>,
+    /// How several receive queues share the packets; `None`: by addresses and L4 ports, where the device can.
+    pub rss: Option<Rss>,
 }
 
 impl Default for PortConfig {
     /// One queue each way with 1024 descriptors, the device's MTU. 1024 packets are 70 us at
     /// 10 Gb/s and smallest size: what a worker may be away for.
     fn default() -> Self {
-        PortConfig { rx_queues: 1, tx_queues: 1, rx_descriptors: 1024, tx_descriptors: 1024, mtu: None }
+        PortConfig {
+            rx_queues: 1,
+            tx_queues: 1,
+            rx_descriptors: 1024,
+            tx_descriptors: 1024,
+            mtu: None,
+            rss: None,
+        }
     }
 }
 
@@ -214,6 +226,22 @@ impl<'eal> Port<'eal, Configured> {
 }
 
 impl<'eal> Port<'eal, Started> {
+    /// Fills the redirection table with the receive queues of its cells, over and over. Control thread.
+    ///
+    /// # Errors
+    /// [`DpdkError::Port`]: the device refuses, or has no such table.
+    pub fn redirect(&self, queues: &[u16]) -> Result<(), DpdkError> {
+        self.device.redirect(queues)
+    }
+
+    /// The redirection table: the receive queue of each cell.
+    ///
+    /// # Errors
+    /// As [`Port::redirect`].
+    pub fn redirection(&self) -> Result<Vec<u16>, DpdkError> {
+        self.device.redirection()
+    }
+
     /// Takes receive queue `queue`, once. It goes to the worker that polls it.
     pub fn take_rx(&self, queue: u16) -> Result<RxQueue<'_>, DpdkError> {
         self.take("rx", &self.state.rx_taken, queue)?;

@@ -2,8 +2,8 @@
 
 use arrayvec::ArrayVec;
 use dpdk_sys::{
-    Burst, DpdkError, Eal, HEADROOM_BYTES, Mbuf, Mempool, PoolConfig, Port, PortConfig, RxQueue, Started,
-    TxQueue, testing,
+    Burst, DpdkError, Eal, HEADROOM_BYTES, Mbuf, Mempool, PoolConfig, Port, PortConfig, Rss, RssEnd, RxQueue,
+    Started, TxQueue, testing,
 };
 
 /// Packets a loopback queue holds: less than a burst, so that a transmit can be partial.
@@ -129,9 +129,16 @@ fn queues_are_apart<'a>(
 /// The null port fills any room with packets and swallows what is sent.
 fn null_port(eal: &Eal, pool: &Mempool<'_>) {
     let claim = eal.port_by_name("net_null1").unwrap();
-    let config = PortConfig { mtu: Some(2000), ..PortConfig::default() };
+    let ability = claim.info().unwrap().rss;
+    assert!(!ability.one_end && ability.cells > 0, "{ability:?}");
+    // It has a table that nobody follows, and no hash of one end: the port comes up without.
+    let rss = Rss { end: RssEnd::Source, with_port: false, key: 0x6d5a, queues: vec![0] };
+    let config = PortConfig { rx_queues: 2, mtu: Some(2000), rss: Some(rss), ..PortConfig::default() };
     let port = claim.configure(&config, pool).unwrap().start().unwrap();
     assert_eq!(port.mtu().unwrap(), 2000);
+    port.redirect(&[1, 0, 0]).unwrap();
+    let cells = port.redirection().unwrap();
+    assert_eq!((cells.len(), &cells[..5]), (ability.cells.into(), &[1, 0, 0, 1, 0][..]));
     let mac = [2, 0, 0, 0, 0, 9];
     port.set_mac(mac).unwrap();
     assert_eq!(port.mac().unwrap(), mac);

@@ -20,6 +20,7 @@ use dataplane::io::pcap;
 use dataplane::publish::Publisher;
 use dataplane::registry::{DestRow, Registry, ServiceRow};
 use dataplane::route::PortFacts;
+use dataplane::steer::Steer;
 use dataplane::verdict::DropReason;
 use dataplane::worker::{Worker, WorkerConfig};
 use dpdk_sys::Prefault;
@@ -79,6 +80,7 @@ impl Topo {
         let now_ns = 1_000_000_000;
         let config = WorkerConfig {
             id: 0,
+            steer: Steer::ONE,
             ports: rules.ports.len(),
             conns: CONNS,
             services: registry.service_indices(),
@@ -318,12 +320,12 @@ impl Subject for Topo {
     }
 }
 
-fn parse(rules: &Rules) -> config::Valid {
+pub(crate) fn parse(rules: &Rules) -> config::Valid {
     let text = rules.to_toml();
     config::parse(&text, "test.toml").unwrap_or_else(|errors| panic!("{errors}\n{text}"))
 }
 
-fn apply(registry: &mut Registry, old: &config::Valid, new: &config::Valid) {
+pub(crate) fn apply(registry: &mut Registry, old: &config::Valid, new: &config::Valid) {
     for change in config::plan(old, new).changes {
         registry.apply(&change).unwrap_or_else(|error| panic!("{change}: {error}"));
     }

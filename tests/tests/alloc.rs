@@ -13,6 +13,7 @@ use dataplane::mailbox::{Dump, FromWorker, ToWorker};
 use dataplane::publish::Publisher;
 use dataplane::registry::Registry;
 use dataplane::route::PortFacts;
+use dataplane::steer::Steer;
 use dataplane::verdict::DropReason;
 use dataplane::worker::{Worker, WorkerConfig};
 use dpdk_sys::Prefault;
@@ -100,6 +101,7 @@ impl Bench {
         let now_ns = 1_000_000_000;
         let config = WorkerConfig {
             id: 0,
+            steer: Steer::ONE,
             ports: 2,
             conns: 300,
             services: valid.limits().services as usize,

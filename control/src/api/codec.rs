@@ -88,6 +88,8 @@ pub enum Command {
     List = 18,
     /// The rows of `weir conns`.
     Conns = 19,
+    /// The rows of `weir workers`.
+    Workers = 24,
     /// A piece of a transaction's content; kept by the session until the transaction comes.
     Content = 32,
     /// A transaction on the content sent before; rows say what it changes.
@@ -101,7 +103,7 @@ pub enum Command {
 }
 
 impl Command {
-    const ALL: [Command; 15] = [
+    const ALL: [Command; 16] = [
         Command::Hello,
         Command::OptionSet,
         Command::OptionGet,
@@ -112,6 +114,7 @@ impl Command {
         Command::Drops,
         Command::List,
         Command::Conns,
+        Command::Workers,
         Command::Content,
         Command::Transact,
         Command::Log,
@@ -173,6 +176,8 @@ pub enum Request {
     },
     /// State of the daemon.
     Status,
+    /// What each worker does.
+    Workers,
     /// Drop reasons; `all` with those that never happened.
     Drops {
         /// Reasons with count 0 too.
@@ -249,6 +254,7 @@ impl Request {
             Request::SysctlGet { .. } => Command::SysctlGet,
             Request::SysctlSet { .. } => Command::SysctlSet,
             Request::Status => Command::Status,
+            Request::Workers => Command::Workers,
             Request::Drops { .. } => Command::Drops,
             Request::List => Command::List,
             Request::Conns(_) => Command::Conns,
@@ -267,7 +273,11 @@ impl Request {
 
     fn attributes(&self) -> Vec<Attribute> {
         match self {
-            Request::Hello | Request::Status | Request::List | Request::Drops { all: false } => Vec::new(),
+            Request::Hello
+            | Request::Status
+            | Request::Workers
+            | Request::List
+            | Request::Drops { all: false } => Vec::new(),
             Request::Log | Request::Save => Vec::new(),
             Request::Content(bytes) => vec![Attribute::new(attr::CONTENT, bytes.clone())],
             Request::Transact(transaction) => {
@@ -335,6 +345,7 @@ impl Request {
                 text: body.required_text(attr::TEXT, "text")?,
             },
             Command::Status => Request::Status,
+            Command::Workers => Request::Workers,
             Command::List => Request::List,
             Command::Drops => Request::Drops { all: body.find(attr::ALL).is_some() },
             Command::Conns => Request::Conns(ConnFilterText {

@@ -206,6 +206,30 @@ pub struct WorkerRow {
     pub drops_total: u64,
     /// Connections in its table.
     pub connections: u64,
+    /// Packets received or taken over from other workers, over the last second.
+    #[serde(default)]
+    pub packets_per_second: f64,
+    /// Time stamp counter cycles for each such packet, of the turns that had any; 0 without packets.
+    #[serde(default)]
+    pub cycles_per_packet: f64,
+    /// Such packets in each turn of the loop that had any.
+    #[serde(default)]
+    pub packets_per_poll: f64,
+    /// Share of turns without packets, percent.
+    #[serde(default)]
+    pub empty_polls_percent: f64,
+    /// Turns of its loop.
+    #[serde(default)]
+    pub polls_total: u64,
+    /// Packets handed to the workers that own their flows.
+    #[serde(default)]
+    pub handed_out_total: u64,
+    /// Packets taken over from other workers.
+    #[serde(default)]
+    pub handed_in_total: u64,
+    /// Packets dropped because the owner's ring was full.
+    #[serde(default)]
+    pub ring_drops_total: u64,
 }
 
 /// One table of fixed size.

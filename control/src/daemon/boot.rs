@@ -8,15 +8,18 @@
 use std::path::{Path, PathBuf};
 
 use config::{Pages, Valid};
-use dataplane::limits::{BURST, PARKED_MAX, TX_BACKLOG};
+use dataplane::limits::{BURST, PARKED_MAX, TX_BACKLOG, ring_size};
 use dataplane::route::PortFacts;
+use dataplane::steer::Steer;
 use dpdk_sys::{
     DEFAULT_DATA_ROOM, DpdkError, Eal, EalArgs, HEADROOM_BYTES, Mempool, PageChoice, PoolConfig, Port,
-    PortConfig, Started,
+    PortClaim, PortConfig, PortInfo, Rss, Started,
 };
 use rustix::io::Errno;
 use tracing::{info, warn};
 
+use super::machine::random_key;
+use super::spread::{PortAbility, Spread};
 use crate::failure::Failure;
 
 /// Mbufs an lcore's cache may hold back: DPDK lets a cache grow to half as much again as its size of 256.
@@ -36,6 +39,10 @@ pub struct BootedPort<'eal> {
     pub port: Port<'eal, Started>,
     /// What the data plane needs to know of it.
     pub facts: PortFacts,
+    /// Receive queues, for the first workers.
+    pub rx_queues: u16,
+    /// Transmit queues, likewise.
+    pub tx_queues: u16,
 }
 
 /// DPDK's run-time folder of this process, which DPDK itself leaves behind. To be dropped after the EAL.
@@ -129,34 +136,55 @@ pub fn make_pool<'eal>(eal: &'eal Eal, valid: &Valid, workers: usize) -> Result<
     Ok(pool)
 }
 
-/// Claims, configures and starts every port of the configuration.
+/// Claims, configures and starts every port of the configuration; who owns which flow depends on what they can do.
 pub fn start_ports<'eal>(
     eal: &'eal Eal,
     pool: &Mempool<'eal>,
     valid: &Valid,
     workers: usize,
-) -> Result<Vec<BootedPort<'eal>>, Failure> {
-    valid.ports().iter().map(|wanted| start_port(eal, pool, wanted, workers)).collect()
+) -> Result<(Vec<BootedPort<'eal>>, Steer), Failure> {
+    let mut claims = Vec::new();
+    for wanted in valid.ports() {
+        let claim = eal.port_by_name(device_name(&wanted.device));
+        let described = claim.and_then(|claim| claim.info().map(|info| (claim, info)));
+        claims.push(described.map_err(|error| port_failure(wanted, &error))?);
+    }
+    let key = random_key().map_err(|error| Failure::environment("/dev/urandom", error))?;
+    let able =
+        |(_, info): &(PortClaim<'_>, PortInfo)| PortAbility { rx_queues: info.max_rx_queues, rss: info.rss };
+    let Spread { steer, rss } =
+        Spread::new(valid, &claims.iter().map(able).collect::<Vec<_>>(), workers, key);
+    let ports = valid.ports().iter().zip(claims).zip(rss);
+    let started = ports.map(|((wanted, claimed), rss)| start_port(claimed, pool, wanted, workers, rss));
+    Ok((started.collect::<Result<_, _>>()?, steer))
+}
+
+fn port_failure(wanted: &config::Port, error: &DpdkError) -> Failure {
+    let failure = Failure::environment(format!("port {}", wanted.name), error);
+    match device_hint(&wanted.device, error) {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
 }
 
 fn start_port<'eal>(
-    eal: &'eal Eal,
+    (claim, info): (PortClaim<'eal>, PortInfo),
     pool: &Mempool<'eal>,
     wanted: &config::Port,
     workers: usize,
+    rss: Option<Rss>,
 ) -> Result<BootedPort<'eal>, Failure> {
-    let failed = |error: DpdkError| {
-        let failure = Failure::environment(format!("port {}", wanted.name), &error);
-        match device_hint(&wanted.device, &error) {
-            Some(hint) => failure.hint(hint),
-            None => failure,
-        }
-    };
-    let claim = eal.port_by_name(device_name(&wanted.device)).map_err(failed)?;
-    let info = claim.info().map_err(failed)?;
-    let queues = workers as u16;
-    let config =
-        PortConfig { rx_queues: queues, tx_queues: queues, mtu: Some(wanted.mtu), ..PortConfig::default() };
+    let failed = |error: DpdkError| port_failure(wanted, &error);
+    let rx_queues = info.max_rx_queues.min(workers as u16);
+    let tx_queues = info.max_tx_queues.min(workers as u16);
+    let mtu = Some(wanted.mtu);
+    let config = PortConfig { rx_queues, tx_queues, mtu, rss: rss.clone(), ..PortConfig::default() };
+    if usize::from(rx_queues.min(tx_queues)) < workers {
+        info!(
+            target: "weir::port", port = wanted.name, rx_queues, tx_queues, workers,
+            "fewer queues than workers: packets of the others cross a ring (net_af_packet takes qpairs=N)"
+        );
+    }
     let configured = claim.configure(&config, pool).map_err(failed)?;
     if let Some(mac) = wanted.mac {
         configured.set_mac(mac.0).map_err(failed)?;
@@ -166,6 +194,16 @@ fn start_port<'eal>(
         && let Err(error) = port.set_promiscuous(true)
     {
         warn!(target: "weir::port", port = wanted.name, %error, "the device does not receive for other addresses");
+    }
+    if let Some(rss) = &rss {
+        match port.redirect(&rss.queues) {
+            Ok(()) => {
+                info!(target: "weir::port", port = wanted.name, end = ?rss.end, "the device finds the owner of a packet")
+            }
+            Err(error) => {
+                warn!(target: "weir::port", port = wanted.name, %error, "packets reach their owner over a ring");
+            }
+        }
     }
     let facts = PortFacts { mac: port.mac().map_err(failed)?, mtu: wanted.mtu };
     let link_up = port.link().is_ok_and(|link| link.up);
@@ -179,6 +217,8 @@ fn start_port<'eal>(
         driver: info.driver,
         port,
         facts,
+        rx_queues,
+        tx_queues,
     })
 }
 
@@ -201,9 +241,11 @@ pub fn stop_ports(ports: Vec<BootedPort<'_>>, pool: &Mempool<'_>) {
 fn pool_count(ports: usize, workers: usize) -> u32 {
     let descriptors = PortConfig::default();
     let per_queue_pair = usize::from(descriptors.rx_descriptors) + usize::from(descriptors.tx_descriptors);
-    let per_worker = ports * (per_queue_pair + TX_BACKLOG + BURST) + PARKED_MAX + CACHE_MBUFS;
+    // Besides what its own queues hold, a worker may hold a burst of each port for another one.
+    let per_worker = ports * (per_queue_pair + TX_BACKLOG + 2 * BURST) + PARKED_MAX + CACHE_MBUFS;
+    let rings = workers * workers.saturating_sub(1) * ring_size(workers);
     // The control thread's lcore has a cache too. 2^n - 1 wastes no memory in the pool's ring.
-    let needed = workers * per_worker + CACHE_MBUFS;
+    let needed = workers * per_worker + rings + CACHE_MBUFS;
     (needed + 1).next_power_of_two() as u32 - 1
 }
 
@@ -256,10 +298,6 @@ fn device_hint(device: &str, error: &DpdkError) -> Option<String> {
             )),
             _ => Some("the log lines of target weir::eal above say why; opening a device often needs root".into()),
         },
-        DpdkError::TooManyQueues { capacity, .. } => Some(format!(
-            "one queue pair for each worker: name at most {capacity} CPUs as `cpus` in [workers], or give the \
-             device more queues"
-        )),
         DpdkError::PoolTooSmall { .. } => Some("lower the port's mtu".into()),
         _ => None,
     }

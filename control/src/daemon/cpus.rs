@@ -9,6 +9,7 @@ use std::fmt;
 
 use config::knobs::Cpus;
 use config::{Valid, WorkerMode};
+use dataplane::limits::WORKERS_MAX;
 use dpdk_sys::CpuSet;
 
 use crate::failure::Failure;
@@ -51,6 +52,10 @@ impl CpuPlan {
         let named = valid.workers().cpus.as_deref();
         let last = || allowed.iter().next_back().into_iter().collect::<Vec<_>>();
         let workers = named.map_or_else(last, <[usize]>::to_vec);
+        if workers.len() > WORKERS_MAX {
+            return Err(Failure::usage("workers.cpus", format!("names {} CPUs", workers.len()))
+                .hint(format!("one worker runs on each: name at most {WORKERS_MAX}")));
+        }
         if let Some(cpu) = workers.iter().find(|cpu| !allowed.contains(**cpu)) {
             return Err(Failure::environment("workers.cpus", format!("CPU {cpu} is not to be had"))
                 .hint(format!("this process may use CPUs {allowed}; see taskset(1), cgroups and `nproc`")));

@@ -17,8 +17,9 @@ use crossbeam::channel::{Receiver, Sender, bounded};
 use dataplane::counters::WorkerFigures;
 use dataplane::publish::Publisher;
 use dataplane::registry::Registry;
+use dataplane::steer::Steer;
 use dataplane::worker::WorkerConfig;
-use dpdk_sys::{CALIBRATION, DpdkError, Eal, Mempool, Prefault, RxQueue, TscClock, TxQueue};
+use dpdk_sys::{CALIBRATION, Eal, Mempool, Prefault, TscClock};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use sd_notify::NotifyState;
@@ -34,15 +35,13 @@ use super::revise::is_setting;
 use super::signals::Signals;
 use super::state::{Daemon, TICK, WorkerHandle, apply_whole};
 use super::table::Table;
+use super::wiring::wire;
 use super::worker_thread::{self, Born, Life, Start};
 use crate::api::access::Access;
 use crate::api::budget::Budget;
 use crate::api::server::Server;
 use crate::failure::Failure;
 
-/// Workers that can share the traffic. Requests and replies of a connection must meet on one worker, and
-/// nothing hands packets from one worker to another yet.
-pub const WORKERS_MAX: usize = 1;
 /// Messages that may wait in a mailbox; a listing has one piece on its way.
 const MAILBOX_MESSAGES: usize = 4;
 /// A worker touches all of its table before it reports: 16 GiB take about 10 s.
@@ -58,6 +57,8 @@ pub struct Machine<'a> {
     pub ports: &'a [BootedPort<'a>],
     /// CPUs of the threads.
     pub cpus: &'a CpuPlan,
+    /// Owners of flows.
+    pub steer: &'a Steer,
     /// When the daemon started.
     pub started: Instant,
 }
@@ -91,8 +92,11 @@ impl<'a> Machine<'a> {
         let stats: Vec<_> = self.cpus.workers.iter().map(|_| Registry::worker_stats()).collect();
         let publisher = Publisher::new(registry.snapshot(), stats.clone());
         let lives = StopOnDrop(self.cpus.workers.iter().map(|_| Arc::default()).collect());
-        let mut workers = Vec::new();
-        for (id, stats) in stats.into_iter().enumerate() {
+        let wires = wire(self.eal, self.ports, self.cpus.workers.len())
+            .map_err(|error| Failure::environment("queues and rings", error))?;
+        // All at once: each touches the whole of its table before it polls.
+        let mut starting = Vec::new();
+        for ((id, stats), wires) in stats.into_iter().enumerate().zip(wires) {
             let (to, inbox) = bounded(MAILBOX_MESSAGES);
             let (outbox, from) = bounded(MAILBOX_MESSAGES);
             let (cpu, mode) = self.cpus.workers[id];
@@ -107,28 +111,25 @@ impl<'a> Machine<'a> {
                 subscriber: publisher.subscribe(),
                 inbox,
                 outbox,
-                queues: self.queues(id as u16).map_err(|error| Failure::environment("queues", error))?,
+                wires,
                 pool: self.pool.clone(),
                 eal: self.eal.handle(),
                 clock,
             };
-            let life = Arc::clone(&lives.0[id]);
-            let born = start_worker(scope, start, &life)?;
+            let born = start_worker(scope, start, &lives.0[id])?;
+            starting.push((stats, to, from, born));
+        }
+        let mut workers = Vec::new();
+        for (id, (stats, to, from, born)) in starting.into_iter().enumerate() {
+            let (born, life) = (await_worker(id, &born)?, Arc::clone(&lives.0[id]));
+            let (cpu, mode) = self.cpus.workers[id];
             info!(
                 target: "weir::worker", worker = id, cpu, mode = %mode, tid = born.tid.number(),
                 connections = born.capacity, table_bytes = born.table_bytes, "worker polls"
             );
             let exchange = Rc::new(RefCell::new(Exchange::new(to, from, Arc::clone(&life))));
-            workers.push(WorkerHandle {
-                id,
-                cpu,
-                mode,
-                stats,
-                life,
-                born,
-                exchange,
-                load: LoadMeter::default(),
-            });
+            let load = LoadMeter::default();
+            workers.push(WorkerHandle { id, cpu, mode, stats, life, born, exchange, load });
         }
         let (journal, revision) = recalled.settle()?;
         let mut daemon = Daemon {
@@ -198,6 +199,7 @@ impl<'a> Machine<'a> {
     ) -> Result<WorkerConfig, Failure> {
         Ok(WorkerConfig {
             id,
+            steer: self.steer.clone(),
             ports: self.ports.len(),
             conns: connections_per_worker(valid.connections().max as usize, self.cpus.workers.len()),
             services: registry.service_indices(),
@@ -206,26 +208,26 @@ impl<'a> Machine<'a> {
             now_ns: clock.now_ns(),
         })
     }
-
-    /// Queue pair `index` of every port, in port order.
-    fn queues(&self, index: u16) -> Result<Vec<(RxQueue<'a>, TxQueue<'a>)>, DpdkError> {
-        self.ports
-            .iter()
-            .map(|booted| Ok((booted.port.take_rx(index)?, booted.port.take_tx(index)?)))
-            .collect()
-    }
 }
 
-/// Starts one worker and waits until it polls.
+/// What a worker reports at its start.
+type Birth = Result<Born, String>;
+
+/// Starts one worker; where it will report.
 fn start_worker<'scope, 'port: 'scope>(
     scope: &'scope Scope<'scope, '_>,
     start: Start<'port>,
     life: &Arc<Life>,
-) -> Result<Born, Failure> {
+) -> Result<Receiver<Birth>, Failure> {
     let id = start.config.id;
-    let (report, born): (Sender<_>, Receiver<Result<Born, String>>) = bounded(1);
+    let (report, born): (Sender<Birth>, _) = bounded(1);
     worker_thread::spawn(scope, start, Arc::clone(life), report)
         .map_err(|error| Failure::environment(format!("worker {id}"), error))?;
+    Ok(born)
+}
+
+/// Waits until a worker polls.
+fn await_worker(id: usize, born: &Receiver<Birth>) -> Result<Born, Failure> {
     match born.recv_timeout(BIRTH_LIMIT) {
         Ok(Ok(born)) => Ok(born),
         Ok(Err(why)) => Err(Failure::environment("workers", why)
@@ -300,8 +302,8 @@ fn connections_per_worker(max: usize, workers: usize) -> usize {
     }
 }
 
-/// Key of the flow hash, so that nobody can choose flows that collide.
-fn random_key() -> std::io::Result<(u64, u64)> {
+/// A key for a hash, so that nobody can choose flows that collide.
+pub fn random_key() -> std::io::Result<(u64, u64)> {
     let mut bytes = [[0; 8]; 2];
     std::fs::File::open("/dev/urandom")?.read_exact(bytes.as_flattened_mut())?;
     let [a, b] = bytes.map(u64::from_ne_bytes);

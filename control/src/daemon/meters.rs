@@ -64,11 +64,26 @@ impl Clients {
     }
 }
 
-/// Load of one worker: the share of the last second's time that went into packets.
+/// What one worker did in the last second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Load {
+    /// Share of the time that went into work, 0 to 100.
+    pub percent: f64,
+    /// Packets received or taken over.
+    pub packets_per_second: f64,
+    /// Cycles for each of them, of turns that had any.
+    pub cycles_per_packet: f64,
+    /// Packets in each turn that had any.
+    pub packets_per_poll: f64,
+    /// Share of turns without packets, 0 to 100.
+    pub empty_polls_percent: f64,
+}
+
+/// Load of one worker, sampled once a second.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LoadMeter {
     last: Option<Sample>,
-    percent: f64,
+    load: Load,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -76,28 +91,39 @@ struct Sample {
     at: Instant,
     polls: u64,
     busy_polls: u64,
+    busy_ns: u64,
+    packets: u64,
     cpu_ns: u64,
 }
 
 impl LoadMeter {
-    /// Takes the sample of this second. A worker that sleeps when idle is busy for its CPU time; one that
-    /// spins always uses the CPU and is busy for its share of polls that found packets.
-    pub fn sample(&mut self, now: Instant, mode: Mode, figures: &WorkerFigures, cpu_ns: u64) {
-        let sample = Sample { at: now, polls: figures.polls, busy_polls: figures.busy_polls, cpu_ns };
-        if let Some(last) = self.last.replace(sample) {
-            let share = match mode {
-                Mode::Shared => {
-                    ratio(cpu_ns.saturating_sub(last.cpu_ns), now.duration_since(last.at).as_nanos() as u64)
-                }
-                Mode::Exclusive => ratio(sample.busy_polls - last.busy_polls, sample.polls - last.polls),
-            };
-            self.percent = (share * 1000.0).round() / 10.0;
-        }
+    /// Takes the sample of this second. A worker that sleeps when idle works for its CPU time; one that spins always
+    /// uses the CPU and works in turns that find packets. `tsc_hz` is the rate of the cycles that are shown.
+    pub fn sample(&mut self, now: Instant, mode: Mode, figures: &WorkerFigures, cpu_ns: u64, tsc_hz: u64) {
+        let WorkerFigures { polls, busy_polls, busy_ns, .. } = *figures;
+        let packets = figures.rx + figures.handed_in;
+        let sample = Sample { at: now, polls, busy_polls, busy_ns, packets, cpu_ns };
+        let Some(last) = self.last.replace(sample) else { return };
+        let time = now.duration_since(last.at);
+        let (packets, busy_ns) = (packets - last.packets, busy_ns - last.busy_ns);
+        let (polls, busy_polls) = (polls - last.polls, busy_polls - last.busy_polls);
+        let worked_ns = match mode {
+            Mode::Shared => cpu_ns.saturating_sub(last.cpu_ns),
+            Mode::Exclusive => busy_ns,
+        };
+        let cycles = busy_ns as f64 * tsc_hz as f64 / 1e9;
+        self.load = Load {
+            percent: tenths(100.0 * ratio(worked_ns, time.as_nanos() as u64)),
+            packets_per_second: per_second(packets, time),
+            cycles_per_packet: tenths(cycles / packets.max(1) as f64),
+            packets_per_poll: tenths(packets as f64 / busy_polls.max(1) as f64),
+            empty_polls_percent: tenths(100.0 * ratio(polls - busy_polls, polls)),
+        };
     }
 
-    /// Percent, 0 to 100.
-    pub fn percent(&self) -> f64 {
-        self.percent
+    /// What the last two samples say.
+    pub fn load(&self) -> Load {
+        self.load
     }
 }
 
@@ -119,6 +145,10 @@ pub fn resident_bytes() -> u64 {
 fn per_second(count: u64, time: Duration) -> f64 {
     let seconds = time.as_secs_f64();
     if seconds < 0.001 { 0.0 } else { (count as f64 / seconds * 10.0).round() / 10.0 }
+}
+
+fn tenths(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
 }
 
 fn ratio(part: u64, whole: u64) -> f64 {
@@ -147,15 +177,30 @@ mod tests {
     }
 
     #[test]
-    fn load_is_cpu_time_or_busy_polls() {
+    fn load_is_cpu_time_or_the_time_of_busy_turns() {
         let start = Instant::now();
         let later = start + Duration::from_secs(1);
-        let figures = |polls, busy_polls| WorkerFigures { polls, busy_polls, ..WorkerFigures::default() };
+        let figures = |polls, busy_polls, busy_ns, rx, handed_in| WorkerFigures {
+            polls,
+            busy_polls,
+            busy_ns,
+            rx,
+            handed_in,
+            ..WorkerFigures::default()
+        };
         for (mode, percent) in [(Mode::Shared, 30.0), (Mode::Exclusive, 25.0)] {
             let mut meter = LoadMeter::default();
-            meter.sample(start, mode, &figures(100, 50), 7);
-            meter.sample(later, mode, &figures(500, 150), 300_000_007);
-            assert_eq!(meter.percent(), percent);
+            meter.sample(start, mode, &figures(100, 50, 5, 10, 10), 7, 2_000_000_000);
+            assert_eq!(meter.load(), Load::default());
+            meter.sample(later, mode, &figures(500, 150, 250_000_005, 610, 410), 300_000_007, 2_000_000_000);
+            let expected = Load {
+                percent,
+                packets_per_second: 1000.0,
+                cycles_per_packet: 500_000.0,
+                packets_per_poll: 10.0,
+                empty_polls_percent: 75.0,
+            };
+            assert_eq!(meter.load(), expected);
         }
         // The kernel adds up a running thread's time at its ticks.
         while start.elapsed() < Duration::from_millis(50) {

@@ -12,6 +12,8 @@
 //! | `boot` | EAL, pool, ports |
 //! | `machine` | workers, control loop, stop |
 //! | `cpus`, `worker_thread` | threads |
+//! | `spread` | owners of flows, what devices are told of them |
+//! | `wiring` | who polls which queue, rings between workers |
 //! | `state` | what control holds: publications, answers |
 //! | `journal`, `recall`, `revise` | changes written down, taken up at the next start, made whole or not at all |
 //! | `table` | what the IPVS family lists: all that was asked for, and what of it is forwarded |
@@ -34,8 +36,10 @@ mod recall;
 mod report;
 mod revise;
 mod signals;
+mod spread;
 mod state;
 mod table;
+mod wiring;
 mod worker_thread;
 
 use std::path::Path;
@@ -77,11 +81,11 @@ fn serve(config_path: &Path, valid: &Valid) -> Result<(), Failure> {
     let runtime_dir = boot::RuntimeDir::new();
     let eal = boot::start_eal(valid, &runtime_dir, cpus.control.iter().next())?;
     let pool = boot::make_pool(&eal, valid, cpus.workers.len())?;
-    let ports = boot::start_ports(&eal, &pool, valid, cpus.workers.len())?;
+    let (ports, steer) = boot::start_ports(&eal, &pool, valid, cpus.workers.len())?;
     settle_control(&cpus);
     // The socket file stays until the devices are free, so that nobody else takes them for free before.
     let served = std::thread::scope(|scope| {
-        let machine = Machine { eal: &eal, pool: &pool, ports: &ports, cpus: &cpus, started };
+        let machine = Machine { eal: &eal, pool: &pool, ports: &ports, cpus: &cpus, steer: &steer, started };
         machine.serve(scope, config_path, valid, recalled, &mut signals)
     });
     boot::stop_ports(ports, &pool);
@@ -95,15 +99,7 @@ fn serve(config_path: &Path, valid: &Valid) -> Result<(), Failure> {
 
 fn plan_cpus(valid: &Valid) -> Result<CpuPlan, Failure> {
     let allowed = allowed_cpus().map_err(|error| Failure::environment("CPUs", error))?;
-    let mut plan = CpuPlan::new(valid, &allowed, &cpus::isolated())?;
-    if plan.workers.len() > machine::WORKERS_MAX {
-        warn!(
-            target: "weir::worker", named = plan.workers.len(), run = machine::WORKERS_MAX,
-            "more CPUs named in [workers] than this version has workers for: the first ones are used"
-        );
-        plan.workers.truncate(machine::WORKERS_MAX);
-    }
-    Ok(plan)
+    CpuPlan::new(valid, &allowed, &cpus::isolated())
 }
 
 /// Names this thread and takes it off the workers' CPUs.

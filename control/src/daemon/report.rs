@@ -192,19 +192,28 @@ fn port_row(daemon: &Daemon<'_>, index: usize, booted: &BootedPort<'_>) -> PortR
     }
 }
 
-fn workers(daemon: &Daemon<'_>) -> Vec<WorkerRow> {
+/// The rows of `weir workers`, which are part of `weir status` too.
+pub fn workers(daemon: &Daemon<'_>) -> Vec<WorkerRow> {
     let row = |worker: &super::state::WorkerHandle| {
-        let figures = worker.stats.read();
+        let (figures, load) = (worker.stats.read(), worker.load.load());
         WorkerRow {
             worker: worker.id,
             cpu: worker.cpu,
             mode: worker.mode.to_string(),
             alive: worker.life.is_alive(),
-            load_percent: worker.load.percent(),
+            load_percent: load.percent,
             rx_packets_total: figures.rx,
             tx_packets_total: figures.tx,
             drops_total: figures.dropped(),
             connections: figures.conns,
+            packets_per_second: load.packets_per_second,
+            cycles_per_packet: load.cycles_per_packet,
+            packets_per_poll: load.packets_per_poll,
+            empty_polls_percent: load.empty_polls_percent,
+            polls_total: figures.polls,
+            handed_out_total: figures.handed_out,
+            handed_in_total: figures.handed_in,
+            ring_drops_total: figures.drops_for(DropReason::RingFull),
         }
     };
     daemon.workers.iter().map(row).collect()

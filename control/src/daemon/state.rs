@@ -141,7 +141,7 @@ impl Daemon<'_> {
         self.drops.sample(now, figures.drops);
         for worker in &mut self.workers {
             let cpu_ns = meters::thread_cpu_ns(worker.born.tid.number());
-            worker.load.sample(now, worker.mode, &worker.stats.read(), cpu_ns);
+            worker.load.sample(now, worker.mode, &worker.stats.read(), cpu_ns, self.clock.hz());
         }
         self.clients.report();
         self.registry.set_time(self.clock.now_ns());
@@ -188,10 +188,6 @@ impl Daemon<'_> {
     pub fn not_forwarded(&self) -> Vec<String> {
         let mut settings = self.valid.unbuilt_at_boot();
         settings.extend(self.table.tunables.unbuilt());
-        let named = self.valid.workers().cpus.as_ref().map_or(0, Vec::len);
-        if named > self.workers.len() {
-            settings.push(format!("workers.cpus names {named} CPUs, {} worker runs", self.workers.len()));
-        }
         settings
     }
 
@@ -276,6 +272,7 @@ impl Handler for Daemon<'_> {
         let rows: Vec<Vec<u8>> = match request {
             Request::Hello => vec![to_json(&hello(peer))],
             Request::Status => report::status(self).iter().map(to_json).collect(),
+            Request::Workers => report::workers(self).iter().map(to_json).collect(),
             Request::Drops { all } => {
                 report::drops(&self.drops, &self.figures(), now, all).iter().map(to_json).collect()
             }

@@ -17,10 +17,11 @@ use dataplane::io::dpdk::DpdkIo;
 use dataplane::mailbox::{FromWorker, ToWorker};
 use dataplane::publish::Subscriber;
 use dataplane::worker::{Shared, Worker, WorkerConfig};
-use dpdk_sys::{EalHandle, LcoreToken, Mempool, RxQueue, Tid, TscClock, TxQueue, set_timer_slack_ns};
+use dpdk_sys::{EalHandle, LcoreToken, Mempool, Tid, TscClock, set_timer_slack_ns};
 use tracing::{error, warn};
 
 use super::cpus::Mode;
+use super::wiring::Wires;
 use crate::failure::panic_text;
 
 /// Empty polls before a worker in `shared` mode sleeps: about the gap inside a burst of packets.
@@ -50,8 +51,8 @@ pub struct Start<'port> {
     pub inbox: Receiver<ToWorker>,
     /// Messages from it.
     pub outbox: Sender<FromWorker>,
-    /// One queue pair a port.
-    pub queues: Vec<(RxQueue<'port>, TxQueue<'port>)>,
+    /// Its queues and rings.
+    pub wires: Wires<'port>,
     /// Where it takes buffers from.
     pub pool: Mempool<'port>,
     /// Proof that DPDK runs.
@@ -124,7 +125,7 @@ fn work(start: Start<'_>, life: &Life, born: &Sender<Result<Born, String>>) -> R
     let id = start.config.id;
     settle(&start)?;
     let _lcore = LcoreToken::register(start.eal).map_err(|error| error.to_string())?;
-    let mut io = DpdkIo::new(start.queues, start.pool);
+    let mut io = DpdkIo::new(start.wires.ports, start.wires.peers, start.pool);
     let mut worker = Worker::new(
         start.config,
         &start.shared,

@@ -100,7 +100,7 @@ impl Status {
     }
 
     fn workers_text(&self) -> String {
-        let cells: Vec<[String; 8]> = self
+        let cells: Vec<[String; 9]> = self
             .workers
             .iter()
             .map(|w| {
@@ -112,6 +112,7 @@ impl Status {
                     w.rx_packets_total.to_string(),
                     w.tx_packets_total.to_string(),
                     w.drops_total.to_string(),
+                    w.handed_in_total.to_string(),
                     w.connections.to_string(),
                 ]
             })
@@ -124,6 +125,7 @@ impl Status {
             number("RX PACKETS"),
             number("TX PACKETS"),
             number("DROPS"),
+            number("HANDED IN"),
             number("CONNECTIONS"),
         ];
         table::render(columns, &cells)

@@ -1,4 +1,5 @@
-//! Ports in memory: tests put frames in and take frames out; faults (empty pool, blocked transmit) are settable.
+//! Ports in memory: tests put frames in and take frames out; faults (empty pool, blocked transmit, full rings) are
+//! settable. [`MemIo::mesh`] makes the ports of several workers with the rings between them, all in one thread.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -17,6 +18,7 @@ pub struct MemBuf {
     bytes: Option<Box<[u8; ROOM]>>,
     len: usize,
     csum: CsumStatus,
+    port: PortIndex,
     pool: Rc<Pool>,
 }
 
@@ -54,6 +56,22 @@ impl PacketBuf for MemBuf {
     fn ip_csum(&self) -> CsumStatus {
         self.csum
     }
+
+    fn port(&self) -> PortIndex {
+        self.port
+    }
+
+    fn set_port(&mut self, port: PortIndex) {
+        self.port = port;
+    }
+}
+
+/// Rings from worker `from` to worker `to`, at `from * workers + to`.
+#[derive(Debug)]
+struct Rings {
+    workers: usize,
+    queues: RefCell<Vec<VecDeque<MemBuf>>>,
+    room: Cell<usize>,
 }
 
 /// In-memory ports for one worker.
@@ -64,19 +82,43 @@ pub struct MemIo {
     /// Frames each port accepts before its transmit queue is full; `usize::MAX` at first.
     pub tx_room: Vec<usize>,
     pool: Rc<Pool>,
-    size: usize,
+    size: Rc<Cell<usize>>,
+    me: usize,
+    rings: Rc<Rings>,
 }
 
 impl MemIo {
-    /// `ports` ports over a pool of `pool` buffers.
+    /// `ports` ports of one worker over a pool of `pool` buffers.
     pub fn new(ports: usize, pool: usize) -> Self {
-        Self {
+        Self::mesh(1, ports, pool, 0).swap_remove(0)
+    }
+
+    /// `ports` ports, each with a queue pair for each of `workers` workers, over one pool of `pool` buffers, and rings
+    /// of `ring` packets between the workers.
+    pub fn mesh(workers: usize, ports: usize, pool: usize, ring: usize) -> Vec<Self> {
+        let queues = RefCell::new((0..workers * workers).map(|_| VecDeque::new()).collect());
+        let rings = Rc::new(Rings { workers, queues, room: Cell::new(ring) });
+        let (buffers, size) = (Rc::<Pool>::default(), Rc::new(Cell::new(pool)));
+        let of_worker = |me| Self {
             rx: (0..ports).map(|_| VecDeque::new()).collect(),
             tx: (0..ports).map(|_| VecDeque::new()).collect(),
             tx_room: vec![usize::MAX; ports],
-            pool: Rc::default(),
-            size: pool,
-        }
+            pool: Rc::clone(&buffers),
+            size: Rc::clone(&size),
+            me,
+            rings: Rc::clone(&rings),
+        };
+        (0..workers).map(of_worker).collect()
+    }
+
+    /// Sets how many packets each ring holds.
+    pub fn set_ring(&mut self, room: usize) {
+        self.rings.room.set(room);
+    }
+
+    /// Packets in all rings.
+    pub fn in_rings(&self) -> usize {
+        self.rings.queues.borrow().iter().map(VecDeque::len).sum()
     }
 
     /// Puts a frame before `port`'s receiver. `false` when it is too long or the pool is empty.
@@ -128,11 +170,11 @@ impl MemIo {
 
     /// Sets how many buffers the pool has; fewer than are out means an empty pool.
     pub fn set_pool(&mut self, pool: usize) {
-        self.size = pool;
+        self.size.set(pool);
     }
 
     fn take(&mut self) -> Option<MemBuf> {
-        if self.pool.live.get() >= self.size {
+        if self.pool.live.get() >= self.size.get() {
             return None;
         }
         self.pool.live.set(self.pool.live.get() + 1);
@@ -141,6 +183,7 @@ impl MemIo {
             bytes: Some(spare.unwrap_or_else(|| Box::new([0; ROOM]))),
             len: 0,
             csum: CsumStatus::Unknown,
+            port: 0,
             pool: Rc::clone(&self.pool),
         })
     }
@@ -166,6 +209,18 @@ impl Io for MemIo {
 
     fn alloc(&mut self) -> Option<MemBuf> {
         self.take()
+    }
+
+    fn hand_over<const N: usize>(&mut self, to: usize, queue: &mut ArrayVec<MemBuf, N>) {
+        let ring = &mut self.rings.queues.borrow_mut()[self.me * self.rings.workers + to];
+        let room = self.rings.room.get().saturating_sub(ring.len());
+        ring.extend(queue.drain(..room.min(queue.len())));
+    }
+
+    fn take_over(&mut self, from: usize, burst: &mut Burst<MemBuf>) {
+        let ring = &mut self.rings.queues.borrow_mut()[from * self.rings.workers + self.me];
+        let n = burst.remaining_capacity().min(ring.len());
+        burst.extend(ring.drain(..n));
     }
 }
 

@@ -42,9 +42,14 @@ pub trait PacketBuf {
     fn is_contiguous(&self) -> bool {
         true
     }
+    /// The port it came in on, as last set; travels with the buffer from worker to worker.
+    fn port(&self) -> PortIndex;
+    /// Notes the port it came in on.
+    fn set_port(&mut self, port: PortIndex);
 }
 
-/// A worker's ports and buffers. All methods are hot and belong to the worker's own thread.
+/// A worker's ports, buffers and rings to the other workers. All methods are hot and belong to the worker's own
+/// thread. What has a body here is for several workers; who serves one worker leaves it as it is.
 pub trait Io {
     /// The buffer type.
     type Buf: PacketBuf;
@@ -54,4 +59,12 @@ pub trait Io {
     fn tx<const N: usize>(&mut self, port: PortIndex, queue: &mut ArrayVec<Self::Buf, N>);
     /// An empty buffer with room for a full frame, or `None` when the pool is empty.
     fn alloc(&mut self) -> Option<Self::Buf>;
+    /// Hands packets from the front of `queue` to worker `to`; what its ring had room for is gone from the queue.
+    fn hand_over<const N: usize>(&mut self, _to: usize, _queue: &mut ArrayVec<Self::Buf, N>) {}
+    /// Appends packets that worker `from` handed to this one to `burst`, oldest first, as many as fit.
+    fn take_over(&mut self, _from: usize, _burst: &mut Burst<Self::Buf>) {}
+    /// Sends what workers without a transmit queue of their own left with this one; how many packets.
+    fn relay(&mut self) -> usize {
+        0
+    }
 }

@@ -3,7 +3,8 @@
 //! [`NeighTable`] is shared by all workers and control: an open-addressed array of atomics keyed by (port, IPv4
 //! address). A connection keeps a 4-byte [`Hop`]: cell and generation, so that a reused cell is noticed. The worker
 //! that starts to resolve a neighbour owns its ARP requests until it is settled ([`resolve::Resolver`], private to
-//! each worker, which also holds the packets that wait). Nothing is ever learned from data packets.
+//! each worker, which also holds the packets that wait). An ARP answer may reach any worker: it changes the table, and
+//! the others with waiting packets see by [`NeighTable::news`] that it did. Nothing is ever learned from data packets.
 //!
 //! | state | packets | leaves by |
 //! |---|---|---|
@@ -17,7 +18,10 @@
 pub mod resolve;
 
 use std::net::Ipv4Addr;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 use dpdk_sys::{Prefault, Slab, SlabError};
 use zerocopy::FromZeros;
@@ -124,13 +128,20 @@ struct Cell {
 /// All neighbours of the box.
 pub struct NeighTable {
     cells: Slab<Cell>,
+    news: AtomicU64,
 }
 
 impl NeighTable {
     /// Room for `max` neighbours: twice as many cells, 32 bytes each. Control, at start.
     pub fn new(max: usize) -> Result<Self, SlabError> {
         let cells = (max * 2).next_power_of_two().clamp(2 * WINDOW, 1 << 24);
-        Ok(Self { cells: Slab::zeroed(cells, Prefault::Lazy)? })
+        Ok(Self { cells: Slab::zeroed(cells, Prefault::Lazy)?, news: AtomicU64::new(0) })
+    }
+
+    /// Moves on whenever a neighbour becomes known that was not: packets that wait for one may be able to leave. Hot.
+    #[inline(always)]
+    pub fn news(&self) -> u64 {
+        self.news.load(Acquire)
     }
 
     /// Bytes reserved.
@@ -301,8 +312,12 @@ impl NeighTable {
             let mac = mac.map_or(entry & MAC_MASK, Mac::to_bits);
             ours.then_some(entry & !(MAC_MASK | 7 << STATE_SHIFT) | mac | to << STATE_SHIFT)
         });
-        if moved.is_ok() {
+        if let Ok(before) = moved {
             cell.since_ns.store(now_ns, Relaxed);
+            let known = |state| matches!(state, REACHABLE | PROBING | PERMANENT);
+            if known(to) && !known(state_of(before)) {
+                self.news.fetch_add(1, Release);
+            }
         }
         moved.is_ok()
     }

@@ -3,6 +3,7 @@
 //! | stage | file | does |
 //! |---|---|---|
 //! | parse | [`parse`] | checks the packet once, notes offsets and flow in a [`parse::Meta`] |
+//! | steer | `handoff` | with several workers: packets of other workers' flows go into their rings |
 //! | probe | [`probe`] | hashes the whole burst and prefetches for its look-ups |
 //! | decide | `fast` | packets of known connections: count, state |
 //! | | `slow` | admission, service, scheduler, new connection, reuse |
@@ -16,12 +17,15 @@
 pub mod answer;
 mod fast;
 mod forward;
+mod handoff;
 mod host;
 pub mod parse;
 pub mod probe;
 mod send;
 mod slow;
 
+pub use handoff::Handoff;
+pub(crate) use handoff::same_port;
 pub use send::Queues;
 
 use std::sync::Arc;
@@ -32,7 +36,7 @@ use crate::dest::DestSlab;
 use crate::io::{PacketBuf, PortIndex};
 use crate::neigh::NeighTable;
 use crate::neigh::resolve::Resolver;
-use crate::sched::SchedState;
+use crate::sched::{Place, SchedState};
 use crate::snapshot::Snapshot;
 use crate::verdict::{DropReason, Verdict};
 
@@ -46,6 +50,8 @@ pub struct Core<B> {
     pub(crate) neigh: Arc<NeighTable>,
     pub(crate) resolver: Resolver<B>,
     pub(crate) queues: Queues<B>,
+    pub(crate) handoff: Handoff<B>,
+    pub(crate) place: Place,
     pub(crate) answers: answer::Answers,
     /// New connections since `drop_packet` last refused one.
     pub(crate) admitted: u32,

@@ -52,7 +52,7 @@ impl<B: PacketBuf> Core<B> {
         let Some(state) = self.sched.get_mut(service.index as usize) else {
             return self.drop(DropReason::NoDest);
         };
-        let Some(dest) = sched::pick(service, state, &self.dests) else {
+        let Some(dest) = sched::pick(service, state, &self.dests, self.place) else {
             let refusal = Refusal::answered(DropReason::NoDest, Problem::PortUnreachable);
             return self.reject(cx, buf, refusal, None);
         };

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use crate::dest::DestSlab;
-use crate::sched::{HEAD, SchedState, after, eligible};
+use crate::sched::{HEAD, SchedState, after, eligible, is_later};
 use crate::service::{Dest, Service};
 
 /// Deletions kept for workers that have not picked since; one further behind only loses the kernel's very sequence.
@@ -46,10 +46,10 @@ pub(super) fn pick<'s>(service: &'s Service, state: &mut SchedState, states: &De
 
 /// A cursor that had nothing before it any more went to the head.
 fn catch_up(service: &Service, state: &mut SchedState) {
-    if state.version == service.version {
+    if !is_later(service.version, state.version) {
         return;
     }
-    let unseen = |version: u32| version.wrapping_sub(state.version) as i32 > 0;
+    let unseen = |version: u32| is_later(version, state.version);
     if service.rr.deletions.iter().any(|(version, head)| unseen(*version) && *head < state.cursor) {
         state.cursor = HEAD;
     }

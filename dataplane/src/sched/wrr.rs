@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use crate::dest::DestSlab;
-use crate::sched::{HEAD, SchedState, after};
+use crate::sched::{HEAD, Place, SchedState, after, is_later};
 use crate::service::{Dest, Service};
 
 /// Changes kept for workers that have not picked since. A worker further behind starts from `base`: its picks are as
@@ -74,8 +74,13 @@ pub(super) fn start(service: &Service, state: &mut SchedState) {
     (state.version, state.cw) = service.wrr.base;
 }
 
-pub(super) fn pick<'s>(service: &'s Service, state: &mut SchedState, states: &DestSlab) -> Option<&'s Dest> {
-    catch_up(service, state);
+pub(super) fn pick<'s>(
+    service: &'s Service,
+    state: &mut SchedState,
+    states: &DestSlab,
+    place: Place,
+) -> Option<&'s Dest> {
+    catch_up(service, state, place);
     let Weights { max, step } = service.wrr.now;
     if max == 0 {
         return None;
@@ -114,21 +119,21 @@ pub(super) fn pick<'s>(service: &'s Service, state: &mut SchedState, states: &De
 }
 
 /// Applies the changes that this worker has not seen.
-fn catch_up(service: &Service, state: &mut SchedState) {
-    if state.version == service.version {
+fn catch_up(service: &Service, state: &mut SchedState, place: Place) {
+    if !is_later(service.version, state.version) {
         return;
     }
     let plan = &service.wrr;
-    if (state.version.wrapping_sub(plan.base.0) as i32) < 0 {
+    if is_later(plan.base.0, state.version) {
         (state.version, state.cw) = plan.base;
     }
     for (version, weights) in &plan.changes {
-        if version.wrapping_sub(state.version) as i32 > 0 {
+        if is_later(*version, state.version) {
             state.cw = weights.carry(state.cw);
         }
     }
     state.version = service.version;
-    state.cursor = HEAD;
+    state.cursor = place.start(&service.dests);
 }
 
 fn gcd(a: u32, b: u32) -> u32 {

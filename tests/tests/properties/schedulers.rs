@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use config::{Change, DestKey, Destination, Method, ServiceKey, Valid};
 use dataplane::registry::Registry;
 use dataplane::route::PortFacts;
-use dataplane::sched::{self, SchedState};
+use dataplane::sched::{self, Place, SchedState};
 use proptest::prelude::*;
 use tests::oracle::sched::{Dest, Kind, Sched};
 
@@ -137,7 +137,7 @@ impl Both {
     fn pick(&mut self, active: bool) -> Result<(), TestCaseError> {
         let row = self.service();
         let dests = &self.registry.shared().dests;
-        let picked = sched::pick(&row.service, &mut self.state, dests).copied();
+        let picked = sched::pick(&row.service, &mut self.state, dests, Place::ALONE).copied();
         let expected = self.model.pick();
         prop_assert_eq!(picked.map(|dest| number(dest.addr)), expected);
         let Some(dest) = picked else { return Ok(()) };

@@ -15,6 +15,7 @@ fn requests() -> Vec<Request> {
     vec![
         Request::Hello,
         Request::Status,
+        Request::Workers,
         Request::List,
         Request::Drops { all: false },
         Request::Drops { all: true },

@@ -7,6 +7,7 @@ use crossbeam::channel::bounded;
 use dataplane::publish::Publisher;
 use dataplane::registry::Registry;
 use dataplane::route::PortFacts;
+use dataplane::steer::Steer;
 use dpdk_sys::{CALIBRATION, Eal, EalArgs, PoolConfig, Prefault};
 
 use super::*;
@@ -22,6 +23,7 @@ fn life_of(eal: &Eal, pool: &Mempool<'_>, ports: usize, patience: Duration) -> (
     let clock = TscClock::calibrate(CALIBRATION);
     let config = WorkerConfig {
         id: 0,
+        steer: Steer::ONE,
         ports,
         conns: 16,
         services: 1,
@@ -40,7 +42,7 @@ fn life_of(eal: &Eal, pool: &Mempool<'_>, ports: usize, patience: Duration) -> (
         subscriber: publisher.subscribe(),
         inbox,
         outbox,
-        queues: Vec::new(),
+        wires: Wires { ports: Vec::new(), peers: Vec::new() },
         pool: pool.clone(),
         eal: eal.handle(),
         clock,

@@ -65,6 +65,8 @@ pub struct Frames {
     count: u64,
     /// Port whose turn it is to receive a burst.
     turn: PortIndex,
+    /// Clients in place of consecutive ones; then there is one server.
+    clients: Option<Box<[u32]>>,
     templates: [[u8; FRAME]; 2],
 }
 
@@ -72,7 +74,14 @@ impl Frames {
     /// `flows` flows of protocol `l4`.
     pub fn new(l4: L4, flows: u32) -> Self {
         let templates = [template(l4, MACS[0]), template(l4, MACS[1])];
-        Self { l4, pattern: Pattern::Syn, flows: Permutation::new(flows), count: 0, turn: 0, templates }
+        let flows = Permutation::new(flows);
+        Self { l4, pattern: Pattern::Syn, flows, count: 0, turn: 0, clients: None, templates }
+    }
+
+    /// Flows of these clients, 16 each, with the first server.
+    pub fn of_clients(l4: L4, clients: Vec<u32>) -> Self {
+        let flows = 16 * clients.len() as u32;
+        Self { clients: Some(clients.into()), ..Self::new(l4, flows) }
     }
 
     /// Starts a pattern from its beginning.
@@ -104,10 +113,13 @@ impl Frames {
             Pattern::SynAck => SYN | ACK,
             Pattern::BothWays | Pattern::Requests => ACK,
         };
-        let client = 0x6440_0000 + (flow >> 4);
+        let (client, server) = match &self.clients {
+            // Round robin walks the list from its head, the destination added last.
+            None => (0x6440_0000 + (flow >> 4), SERVERS[3 - (flow & 3) as usize]),
+            Some(clients) => (clients[(flow >> 4) as usize % clients.len()], SERVERS[0]),
+        };
         let client_port = 10_000 + (flow & 15) as u16;
-        // Round robin walks the list from its head, the destination added last.
-        let server = u32::from_be_bytes(SERVERS[3 - (flow & 3) as usize]);
+        let server = u32::from_be_bytes(server);
         let vip = u32::from_be_bytes(VIP);
         let (src, dst, sport, dport) = match port {
             0 => (client, vip, client_port, PORTS.0),

@@ -86,7 +86,7 @@ pub fn run_counted(mut args: impl Iterator<Item = String>) -> Result<(), String>
         now
     };
     if what == "subject" {
-        let rules = Rules { method, l4: L4::Tcp, conns: 200_000, synrecv: 60 };
+        let rules = Rules { method, l4: L4::Tcp, conns: 200_000, synrecv: 60, servers: 4 };
         let mut subject = Subject::new(rules, tick())?;
         if pattern != Pattern::Syn {
             let whole = u64::from(flows).next_multiple_of(32);

@@ -13,6 +13,7 @@ mod instructions;
 mod plain;
 mod reference;
 mod report;
+mod scale;
 mod stages;
 mod subject;
 
@@ -29,8 +30,8 @@ use subject::{Rules, Subject};
 
 /// Name of the reference in the table.
 const REFERENCE: &str = "dpdk-testpmd 5tswap, net_null";
-/// mbufs of the feed: a burst in each place and the pool's cache.
-const MBUFS: u32 = 4095;
+/// mbufs of the feeds: a burst in each place, rings between two workers, and the pool's caches.
+const MBUFS: u32 = 16_383;
 
 /// Everything a row needs.
 struct Bench<'eal> {
@@ -105,6 +106,7 @@ fn run() -> Result<(), String> {
     }
     stages::rows(&mut bench)?;
     bench.conn_row()?;
+    scale::rows(&mut bench, &eal)?;
     bench.alloc_row()?;
     instructions::rows(&mut bench)?;
     let path = Path::new("target/bench/summary.json");
@@ -182,7 +184,7 @@ impl<'eal> Bench<'eal> {
         l4: L4,
         flows: u32,
     ) -> Result<(Subject<Mbuf<'eal>>, Feed<'eal>), String> {
-        let rules = Rules { method, l4, conns: (flows as usize * 5 / 4).max(4096), synrecv: 60 };
+        let rules = Rules { method, l4, conns: (flows as usize * 5 / 4).max(4096), synrecv: 60, servers: 4 };
         let mut subject = Subject::new(rules, self.clock.now_ns())?;
         let mut feed = self.feed(l4, flows);
         let whole = u64::from(flows).next_multiple_of(32);
@@ -209,7 +211,7 @@ impl<'eal> Bench<'eal> {
         }
         // A million connections a second of the subject's own time, each alive for a second.
         const NS_PER_CONN: u64 = 1_000;
-        let rules = Rules { method: "nat", l4: L4::Tcp, conns: 2_000_000, synrecv: 1 };
+        let rules = Rules { method: "nat", l4: L4::Tcp, conns: 2_000_000, synrecv: 1, servers: 4 };
         let mut now = 1_000_000_000;
         let mut subject = Subject::new(rules, now)?;
         let mut feed = self.feed(L4::Tcp, 1 << 24);
@@ -249,7 +251,7 @@ impl<'eal> Bench<'eal> {
         let known =
             allocation_counter::measure(|| subject.run_packets(&mut feed, PACKETS, || clock.now_ns()));
 
-        let rules = Rules { method: "nat", l4: L4::Tcp, conns: 200_000, synrecv: 1 };
+        let rules = Rules { method: "nat", l4: L4::Tcp, conns: 200_000, synrecv: 1, servers: 4 };
         let mut now = 1_000_000_000;
         let mut subject = Subject::new(rules, now)?;
         feed.frames.start(Pattern::Syn);

@@ -13,6 +13,7 @@ use crate::feed::{FRAME, Frames};
 const ROOM: usize = 256;
 
 struct Room {
+    port: PortIndex,
     len: usize,
     bytes: [u8; ROOM],
 }
@@ -52,6 +53,18 @@ impl PacketBuf for PlainBuf {
         }
         false
     }
+
+    #[inline(always)]
+    fn port(&self) -> PortIndex {
+        self.0.as_deref().map_or(0, |room| room.port)
+    }
+
+    #[inline(always)]
+    fn set_port(&mut self, port: PortIndex) {
+        if let Some(room) = self.0.as_deref_mut() {
+            room.port = port;
+        }
+    }
 }
 
 /// Both ports of the subject.
@@ -64,7 +77,7 @@ impl PlainFeed {
     /// Feeds `frames`.
     pub fn new(frames: Frames) -> Self {
         SPARE.with_borrow_mut(|spare| {
-            spare.extend((0..8 * BURST).map(|_| Box::new(Room { len: 0, bytes: [0; ROOM] })));
+            spare.extend((0..8 * BURST).map(|_| Box::new(Room { port: 0, len: 0, bytes: [0; ROOM] })));
         });
         Self { frames }
     }

@@ -11,6 +11,7 @@ use dataplane::io::{Io, PacketBuf};
 use dataplane::publish::Publisher;
 use dataplane::registry::Registry;
 use dataplane::route::PortFacts;
+use dataplane::steer::Steer;
 use dataplane::worker::{Worker, WorkerConfig};
 use dpdk_sys::{Prefault, TscClock};
 
@@ -21,8 +22,7 @@ pub struct Subject<B> {
     /// The worker.
     pub worker: Worker<B>,
     stats: Arc<WorkerStats>,
-    _registry: Registry,
-    _publisher: Publisher,
+    _control: Option<Box<Control>>,
 }
 
 /// What a subject is to be.
@@ -36,34 +36,62 @@ pub struct Rules {
     pub conns: usize,
     /// Timeout of SYN_RECV, seconds.
     pub synrecv: u32,
+    /// Servers of the service, of [`SERVERS`].
+    pub servers: usize,
+}
+
+/// The control side of one worker or of several.
+pub struct Control {
+    rules: Rules,
+    steer: Steer,
+    registry: Registry,
+    publisher: Publisher,
+    stats: Vec<Arc<WorkerStats>>,
+    now_ns: u64,
+}
+
+impl Control {
+    /// For as many workers as `steer` knows, under `rules`, from time `now_ns` on.
+    pub fn new(rules: Rules, steer: &Steer, now_ns: u64) -> Result<Self, String> {
+        let valid = config::parse(&text(rules), "bench.toml").map_err(|e| e.to_string())?;
+        let facts = MACS.iter().map(|mac| PortFacts { mac: *mac, mtu: 1500 }).collect();
+        let mut registry = Registry::new(&valid, facts, steer.workers()).map_err(|e| e.to_string())?;
+        for change in config::plan(&Valid::empty(), &valid).changes {
+            registry.apply(&change).map_err(|e| e.to_string())?;
+        }
+        let stats: Vec<_> = (0..steer.workers()).map(|_| Registry::worker_stats()).collect();
+        let publisher = Publisher::new(registry.snapshot(), stats.clone());
+        Ok(Self { rules, steer: steer.clone(), registry, publisher, stats, now_ns })
+    }
+
+    /// Worker `id`, to be made on its own thread.
+    pub fn worker<B: PacketBuf>(&self, id: usize) -> Result<Subject<B>, String> {
+        let config = WorkerConfig {
+            id,
+            steer: self.steer.clone(),
+            ports: MACS.len(),
+            conns: self.rules.conns,
+            services: self.registry.service_indices(),
+            hash_key: (0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908),
+            prefault: Prefault::Now,
+            now_ns: self.now_ns,
+        };
+        let ((_, inbox), (outbox, _)) = (channel::bounded(1), channel::bounded(1));
+        let (counters, subscriber) = (self.registry.counters(id), self.publisher.subscribe());
+        let stats = Arc::clone(&self.stats[id]);
+        let shared = self.registry.shared();
+        let worker = Worker::new(config, shared, counters, Arc::clone(&stats), subscriber, inbox, outbox)
+            .map_err(|e| e.to_string())?;
+        Ok(Subject { worker, stats, _control: None })
+    }
 }
 
 impl<B: PacketBuf> Subject<B> {
     /// A worker under `rules` at time `now_ns`.
     pub fn new(rules: Rules, now_ns: u64) -> Result<Self, String> {
-        let valid = config::parse(&text(rules), "bench.toml").map_err(|e| e.to_string())?;
-        let facts = MACS.iter().map(|mac| PortFacts { mac: *mac, mtu: 1500 }).collect();
-        let mut registry = Registry::new(&valid, facts, 1).map_err(|e| e.to_string())?;
-        for change in config::plan(&Valid::empty(), &valid).changes {
-            registry.apply(&change).map_err(|e| e.to_string())?;
-        }
-        let stats = Registry::worker_stats();
-        let publisher = Publisher::new(registry.snapshot(), vec![Arc::clone(&stats)]);
-        let config = WorkerConfig {
-            id: 0,
-            ports: MACS.len(),
-            conns: rules.conns,
-            services: registry.service_indices(),
-            hash_key: (0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908),
-            prefault: Prefault::Now,
-            now_ns,
-        };
-        let ((_, inbox), (outbox, _)) = (channel::bounded(1), channel::bounded(1));
-        let (counters, subscriber) = (registry.counters(0), publisher.subscribe());
-        let worker =
-            Worker::new(config, registry.shared(), counters, Arc::clone(&stats), subscriber, inbox, outbox)
-                .map_err(|e| e.to_string())?;
-        Ok(Self { worker, stats, _registry: registry, _publisher: publisher })
+        let control = Control::new(rules, &Steer::ONE, now_ns)?;
+        let subject = control.worker(0)?;
+        Ok(Self { _control: Some(Box::new(control)), ..subject })
     }
 
     /// Polls until `packets` were received.
@@ -134,11 +162,11 @@ announce = false
         port = PORTS.0,
     );
     let dport = if rules.method == "nat" { PORTS.1 } else { PORTS.0 };
-    for server in SERVERS {
+    for server in SERVERS.iter().take(rules.servers) {
         let _ = write!(
             text,
             "[[service.destination]]\naddress = \"{}:{dport}\"\nmethod = \"{}\"\n",
-            address(server),
+            address(*server),
             rules.method
         );
     }
