@@ -15,7 +15,8 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-use dpdk_sys::{Prefault, Slab, SlabError, prefetch_index};
+use arrayvec::ArrayVec;
+use dpdk_sys::{COLUMNS, Prefault, Slab, SlabError, sum_columns};
 
 use crate::verdict::DropReason;
 
@@ -24,9 +25,6 @@ pub const TOTALS: u32 = 0;
 
 /// Slots of a block: 40 KiB of counters a worker, about 50 us to sum over 16 workers.
 pub const BLOCK: usize = 1024;
-
-/// Slots between a load and its prefetch: 256 bytes, four cache lines.
-const AHEAD: usize = 8;
 
 const INPKTS: usize = 0;
 const OUTPKTS: usize = 1;
@@ -156,32 +154,21 @@ pub fn sum(slabs: &[Arc<CounterSlab>], slot: u32) -> Totals {
 /// `conns`, which are as long as the range. Streams through four slabs at a time. Estimator threads; never waits.
 pub fn sum_range(slabs: &[&CounterSlab], first: usize, packets: &mut [[u64; 4]], conns: &mut [u64]) {
     let range = first..first + conns.len();
-    let (fours, rest) = slabs.as_chunks::<4>();
-    for slabs in fours {
-        add_range(slabs.map(|s| (&s.packets[range.clone()], &s.conns[range.clone()])), packets, conns);
-    }
-    for slab in rest {
-        add_range([(&slab.packets[range.clone()], &slab.conns[range.clone()])], packets, conns);
-    }
+    sum_cells(slabs, packets.as_flattened_mut(), |slab| slab.packets[range.clone()].as_flattened());
+    sum_cells(slabs, conns, |slab| &slab.conns[range.clone()]);
 }
 
-fn add_range<const N: usize>(
-    slabs: [(&[[AtomicU64; 4]], &[AtomicU64]); N],
-    packets: &mut [[u64; 4]],
-    conns: &mut [u64],
+fn sum_cells<'a>(
+    slabs: &[&'a CounterSlab],
+    sums: &mut [u64],
+    cells: impl Fn(&'a CounterSlab) -> &'a [AtomicU64],
 ) {
-    for (i, sum) in packets.iter_mut().enumerate() {
-        for (cells, _) in &slabs {
-            prefetch_index(cells, i + AHEAD);
-            for (sum, cell) in sum.iter_mut().zip(&cells[i]) {
-                *sum = sum.wrapping_add(cell.load(Relaxed));
-            }
-        }
-    }
-    for (i, sum) in conns.iter_mut().enumerate() {
-        for (_, cells) in &slabs {
-            *sum = sum.wrapping_add(cells[i].load(Relaxed));
-        }
+    let columns = |group: &[&'a CounterSlab]| -> ArrayVec<&'a [AtomicU64], COLUMNS> {
+        group.iter().map(|slab| cells(slab)).collect()
+    };
+    let mut groups = slabs.chunks(COLUMNS).map(columns).peekable();
+    while let Some(group) = groups.next() {
+        sum_columns(sums, &group, groups.peek().map_or(&[], |next| next));
     }
 }
 

@@ -12,7 +12,7 @@
 //! | `port`, `device`, `queue` | [`PortClaim`], [`Port`], [`RxQueue`], [`TxQueue`] |
 //! | `ring` | [`handoff`]: mbufs from one lcore to another |
 //! | `rss` | [`Rss`]: how a port spreads packets over queues |
-//! | `clock`, `prefetch`, `simd`, `pages` | [`TscClock`], cache hints, [`match_tags`], [`Slab`] |
+//! | `clock`, `prefetch`, `simd`, `sum`, `pages` | [`TscClock`], cache hints, [`match_tags`], [`sum_columns`], [`Slab`] |
 //! | `testing` (feature) | an EAL and a loopback port for tests |
 //! | `raw`, `shim` | generated bindings; DPDK's inline functions, callable |
 //!
@@ -101,6 +101,7 @@ mod raw;
 mod ring;
 mod rss;
 mod simd;
+mod sum;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod thread;
@@ -122,4 +123,5 @@ pub use queue::{RxQueue, TxQueue};
 pub use ring::{HandoffRx, HandoffTx, handoff};
 pub use rss::{Rss, RssAbility, RssEnd};
 pub use simd::match_tags;
+pub use sum::{COLUMNS, sum_columns};
 pub use thread::{CpuSet, Tid, allowed_cpus, set_thread_name, set_timer_slack_ns};

@@ -65,6 +65,8 @@ pub struct Status {
     pub load_ns: u64,
     /// Longest row, wall time, nanoseconds.
     pub worst_row_ns: u64,
+    /// Longest row, CPU time, nanoseconds.
+    pub worst_row_cpu_ns: u64,
     /// Ticks that rows came late by since start.
     pub late_ticks: u64,
     /// Estimators that pass in 95 us, at the measured cost.
@@ -126,6 +128,7 @@ impl Plan {
             blocks: thread.blocks(),
             load_ns: thread.load.ns,
             worst_row_ns: thread.rows.iter().map(|row| row.wall_ns).max().unwrap_or(0),
+            worst_row_cpu_ns: thread.rows.iter().map(|row| row.cpu_ns).max().unwrap_or(0),
             late_ticks: thread.load.late_ticks,
             chain_max: thread.cost.chain_max(),
             est_max: ROWS as u64 * (self.row_budget_ns() * 1000 / thread.cost.total_ps()),

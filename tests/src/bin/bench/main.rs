@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod est;
 mod feed;
 mod instructions;
 mod plain;
@@ -38,6 +39,8 @@ struct Bench<'eal> {
     pool: Mempool<'eal>,
     clock: TscClock,
     testpmd: Result<Testpmd, String>,
+    /// A CPU besides the one that everything is measured on.
+    other_cpu: Option<usize>,
     rounds: usize,
     span: Duration,
     rows: Vec<Row>,
@@ -88,6 +91,7 @@ fn run() -> Result<(), String> {
         pool,
         clock: TscClock::calibrate(CALIBRATION),
         testpmd: Testpmd::start(main_cpu, cpu),
+        other_cpu: Some(main_cpu).filter(|&other| other != cpu),
         rounds: if quick { 3 } else { 9 },
         span: Duration::from_millis(if quick { 100 } else { 250 }),
         rows: Vec::new(),
@@ -109,6 +113,7 @@ fn run() -> Result<(), String> {
     scale::rows(&mut bench, &eal)?;
     bench.alloc_row()?;
     instructions::rows(&mut bench)?;
+    est::rows(&mut bench)?;
     let path = Path::new("target/bench/summary.json");
     report::write(path, &bench.rows, &machine).map_err(|e| format!("{}: {e}", path.display()))?;
     println!("\n{}", path.display());

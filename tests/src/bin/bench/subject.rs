@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use config::Valid;
 use crossbeam::channel;
-use dataplane::counters::WorkerStats;
+use dataplane::counters::{CounterSlab, WorkerStats};
 use dataplane::io::{Io, PacketBuf};
 use dataplane::publish::Publisher;
 use dataplane::registry::Registry;
@@ -22,6 +22,7 @@ pub struct Subject<B> {
     /// The worker.
     pub worker: Worker<B>,
     stats: Arc<WorkerStats>,
+    counters: Arc<CounterSlab>,
     _control: Option<Box<Control>>,
 }
 
@@ -80,9 +81,10 @@ impl Control {
         let (counters, subscriber) = (self.registry.counters(id), self.publisher.subscribe());
         let stats = Arc::clone(&self.stats[id]);
         let shared = self.registry.shared();
-        let worker = Worker::new(config, shared, counters, Arc::clone(&stats), subscriber, inbox, outbox)
-            .map_err(|e| e.to_string())?;
-        Ok(Subject { worker, stats, _control: None })
+        let worker =
+            Worker::new(config, shared, Arc::clone(&counters), Arc::clone(&stats), subscriber, inbox, outbox)
+                .map_err(|e| e.to_string())?;
+        Ok(Subject { worker, stats, counters, _control: None })
     }
 }
 
@@ -104,13 +106,30 @@ impl<B: PacketBuf> Subject<B> {
 
     /// Polls for `span`; nanoseconds a received packet.
     pub fn sample<I: Io<Buf = B>>(&mut self, io: &mut I, clock: &TscClock, span: Duration) -> f64 {
+        self.sample_with(io, clock, span, || {})
+    }
+
+    /// The same with `work` after each poll.
+    pub fn sample_with<I: Io<Buf = B>>(
+        &mut self,
+        io: &mut I,
+        clock: &TscClock,
+        span: Duration,
+        mut work: impl FnMut(),
+    ) -> f64 {
         let (from, mut packets) = (Instant::now(), 0u64);
         while from.elapsed() < span {
             for _ in 0..256 {
                 packets += self.worker.poll(clock.now_ns(), io) as u64;
+                work();
             }
         }
         from.elapsed().as_nanos() as f64 / packets.max(1) as f64
+    }
+
+    /// The worker's counters.
+    pub fn counters(&self) -> Arc<CounterSlab> {
+        Arc::clone(&self.counters)
     }
 
     /// Packets dropped so far, with their reasons, for the check that a row measured forwarding.
