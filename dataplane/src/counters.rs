@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{
-    AtomicU64,
+    AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 
@@ -69,9 +69,14 @@ pub struct CounterSlab {
 impl CounterSlab {
     /// Room for `slots` objects, 40 bytes each, reserved and not yet resident.
     pub fn new(slots: usize) -> Result<Self, SlabError> {
+        /// Cache lines from one slab's start to the next one's: odd, so that the same slot of 64 slabs lies in 64 sets of any
+        /// cache. At the same address in their huge pages, those of more workers than a cache has ways would drive each other out.
+        const STAGGER: usize = 33;
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let lines = MADE.fetch_add(1, Relaxed) % 64 * STAGGER;
         Ok(Self {
-            packets: Slab::zeroed(slots, Prefault::Lazy)?,
-            conns: Slab::zeroed(slots, Prefault::Lazy)?,
+            packets: Slab::zeroed_from(lines * 2, slots, Prefault::Lazy)?,
+            conns: Slab::zeroed_from(lines * 8, slots, Prefault::Lazy)?,
             stamps: Slab::zeroed(slots.div_ceil(BLOCK), Prefault::Now)?,
         })
     }

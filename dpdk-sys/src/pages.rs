@@ -153,13 +153,22 @@ impl<T: FromZeros> Slab<T> {
     /// # Errors
     /// The kernel refuses the address space, or with [`Prefault::Now`] the memory.
     pub fn zeroed(len: usize, prefault: Prefault) -> Result<Self, SlabError> {
+        Self::zeroed_from(0, len, prefault)
+    }
+
+    /// The same, its first record `skip` records behind that alignment: tables that are read side by side at the same index
+    /// shall not meet in one set of a cache.
+    ///
+    /// # Errors
+    /// As [`Slab::zeroed`].
+    pub fn zeroed_from(skip: usize, len: usize, prefault: Prefault) -> Result<Self, SlabError> {
         const {
             assert!(size_of::<T>() > 0, "a slab of empty records has no memory");
             assert!(align_of::<T>() <= PAGE_BYTES, "a slab is aligned to a page");
             assert!(!std::mem::needs_drop::<T>(), "records of a slab are not dropped");
         }
-        let Some(bytes) = len.checked_mul(size_of::<T>()).filter(|&bytes| bytes <= isize::MAX as usize)
-        else {
+        let whole = skip.checked_add(len).and_then(|records| records.checked_mul(size_of::<T>()));
+        let Some(bytes) = whole.filter(|&bytes| bytes <= isize::MAX as usize) else {
             let source = std::io::Error::from_raw_os_error(libc::ENOMEM);
             return Err(SlabError { action: "map", bytes: usize::MAX, source });
         };
@@ -167,7 +176,9 @@ impl<T: FromZeros> Slab<T> {
         if prefault == Prefault::Now {
             mapping.populate()?;
         }
-        Ok(Slab { records: NonNull::slice_from_raw_parts(mapping.start.cast(), len), mapping })
+        // SAFETY: `skip` and `len` records together are inside the mapping.
+        let first = unsafe { mapping.start.cast::<T>().add(skip) };
+        Ok(Slab { records: NonNull::slice_from_raw_parts(first, len), mapping })
     }
 }
 
@@ -314,6 +325,15 @@ mod tests {
             slab[len - 1][15] = 7;
             assert_eq!(slab[len - 1][15], 7);
         }
+    }
+
+    #[test]
+    fn a_slab_may_start_behind_its_alignment() {
+        let mut slab = Slab::<[u64; 4]>::zeroed_from(66, 100_000, Prefault::Lazy).unwrap();
+        assert_eq!((slab.len(), slab.as_ptr().addr() % HUGE_BYTES), (100_000, 66 * 32));
+        slab[99_999] = [7; 4];
+        assert_eq!((slab[0], slab[99_999]), ([0; 4], [7; 4]));
+        assert!(Slab::<u64>::zeroed_from(1, usize::MAX, Prefault::Lazy).is_err());
     }
 
     #[test]

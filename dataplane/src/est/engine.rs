@@ -1,14 +1,16 @@
 //! [`Engine`]: one estimator thread's work, a row a turn.
 
 use std::hint::black_box;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::counters::{self, BLOCK, TOTALS, sum_range};
 use crate::est::block::{Home, Lanes, Visit, When, Work};
 use crate::est::calibrate::{Calibration, Cost, TESTS, Took, WAIT_NS};
 use crate::est::plan::Due;
-use crate::est::{Estimators, Host, filter};
+use crate::est::{Estimators, Host, PIECE_NS, TICK_NS, filter};
+
+/// After that much CPU time a thread yields: with the longest piece behind it half as much again, below 0.2 ms.
+const STRETCH_NS: u64 = PIECE_NS / 2;
 
 /// When to call [`Engine::turn`] again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,12 +30,41 @@ pub struct Engine {
     sums: Lanes,
     ids: Vec<usize>,
     calibration: Option<(Calibration, u64)>,
+    stretch: Stretch,
+}
+
+/// CPU time since the last yield, and when the row's turn was due.
+#[derive(Default)]
+struct Stretch {
+    cpu_ns: u64,
+    due_ns: u64,
+    /// The host wants the rest of the row left.
+    stopped: bool,
+}
+
+impl Stretch {
+    /// After a piece of work: yields before the next one could make it much more than a piece. A thread that is a tick late does
+    /// not: where others want the CPU, a yield costs it its turn, and its fair share would not be enough for ever.
+    fn after(&mut self, took: Took, host: &mut impl Host) {
+        self.cpu_ns += took.cpu_ns;
+        if self.cpu_ns >= STRETCH_NS && host.now_ns() <= self.due_ns + TICK_NS {
+            self.cpu_ns = 0;
+            self.stopped |= host.between_pieces().is_break();
+        }
+    }
 }
 
 impl Engine {
     /// The engine of thread `thread`, as [`crate::est::Event::ThreadWanted`] said; one at a time for each.
     pub fn new(shared: Arc<Estimators>, thread: usize) -> Self {
-        Self { shared, thread, sums: Lanes::new(), ids: Vec::new(), calibration: None }
+        Self {
+            shared,
+            thread,
+            sums: Lanes::new(),
+            ids: Vec::new(),
+            calibration: None,
+            stretch: Stretch::default(),
+        }
     }
 
     /// Does what is due: part of a calibration, or one row. Late rows are caught up one a turn.
@@ -52,6 +83,7 @@ impl Engine {
                 self.ids.clone_from(&thread.rows[row].blocks);
                 let (cost, now) = (thread.cost, plan.now(now_ns));
                 let spike = plan.settings.resume_spike;
+                self.stretch = Stretch { due_ns: thread.due_ns, ..Stretch::default() };
                 drop(plan);
                 self.row(Home { thread: self.thread, row }, now, spike, cost, host);
                 Next::At(self.shared.plan().threads[self.thread].due_ns)
@@ -67,20 +99,21 @@ impl Engine {
         let (wall, cpu) = (host.now_ns(), host.cpu_ns());
         for &id in &ids {
             let block = &shared.blocks[id];
-            let went_on = match block.begin(home, now, id, &shared.slabs, &mut visit) {
-                Work::Elsewhere | Work::Idle => ControlFlow::Continue(()),
+            match block.begin(home, now, id, &shared.slabs, &mut visit) {
+                Work::Elsewhere | Work::Idle => {}
                 Work::Decay => {
-                    block.finish(now, spike, &visit, None);
-                    host.between_pieces()
+                    let took = Took::measure(host, || block.finish(now, spike, &visit, None));
+                    self.stretch.after(took, host);
                 }
                 Work::Sum(slots) => {
                     self.sum(id, slots, &visit, &mut cost, host);
                     let took = Took::measure(host, || block.finish(now, spike, &visit, Some(&self.sums)));
                     cost.filtered(slots, took);
-                    host.between_pieces()
+                    self.stretch.after(took, host);
                 }
-            };
-            if went_on.is_break() {
+            }
+            // A block is never left half done.
+            if self.stretch.stopped {
                 break;
             }
         }
@@ -103,10 +136,7 @@ impl Engine {
             });
             cost.summed(to - from, took);
             from = to;
-            if from < slots {
-                // Whoever wants the thread to stop says so again after the block, which is never left half done.
-                let _ = host.between_pieces();
-            }
+            self.stretch.after(took, host);
         }
     }
 

@@ -20,7 +20,7 @@
 //! | [`Engine`] | one estimator thread's work, a turn a tick; the caller sleeps in between | its thread |
 //!
 //! Locks: the plan's, then a block's; either for microseconds. Counters are summed with neither held, in pieces of
-//! at most 95 us; between pieces the [`Host`] may yield. Cost is CPU time, so neither other threads nor other machines change it;
+//! at most 95 us, between which the [`Host`] may yield, unless the thread is late. Cost is CPU time, so neither other threads nor other machines change it;
 //! a piece that was preempted says nothing and is not counted.
 
 pub mod calibrate;

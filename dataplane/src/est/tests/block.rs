@@ -196,7 +196,7 @@ fn idle_blocks_are_left_out() {
     assert_eq!(pieces(&mut world), 50 + 2 + 2);
     assert_eq!(world.inpps(slot), 250);
     for shown in [187, 141, 105, 79] {
-        assert_eq!(pieces(&mut world), 50 + 2, "the sums are known");
+        assert_eq!(pieces(&mut world), 50 + 2 + 1, "the sums are known");
         assert_eq!(world.inpps(slot), shown);
     }
     world.run(40 * PERIOD_NS);

@@ -197,12 +197,31 @@ fn a_stop_leaves_the_rest_of_the_row() {
     world.run(PERIOD_NS - 4 * TICK_NS);
     slots.iter().for_each(|&slot| world.count(slot, 1));
     world.host.stop = true;
+    world.host.piece_ns = 60_000;
     world.run(4 * TICK_NS);
     let passed = slots.iter().filter(|&&s| world.est.read(s).unwrap().passed_ns.is_some()).count();
     assert_eq!(passed, 1024);
     world.host.stop = false;
     world.run(PERIOD_NS);
     assert!(slots.iter().all(|&s| world.est.read(s).unwrap().passed_ns.is_some()));
+}
+
+/// Short pieces share a yield; a thread that is late does not yield at all, but gets on.
+#[test]
+fn yields_come_between_stretches_and_not_when_late() {
+    for (piece_ns, late_ns, yields) in [(10_000, 0, 8), (60_000, 0, 60), (10_000, 2 * TICK_NS, 0)] {
+        let mut world = World::new(1, 60, Settings::default(), 100);
+        world.run(SECOND);
+        // Twenty blocks in a row: a filter each, and a sum in one piece or two.
+        let slots: Vec<u32> = (0..20 * 1024).map(|_| world.add()).collect();
+        world.run(PERIOD_NS - TICK_NS / 2);
+        slots.iter().step_by(1024).for_each(|&slot| world.count(slot, 1));
+        world.host.piece_ns = piece_ns;
+        world.host.now += late_ns;
+        let before = world.host.yields;
+        world.run(TICK_NS);
+        assert_eq!(world.host.yields - before, yields, "{piece_ns} ns, {late_ns} ns late");
+    }
 }
 
 #[test]

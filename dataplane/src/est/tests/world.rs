@@ -19,6 +19,7 @@ pub struct Sim {
     /// Pieces that were timed.
     pub pieces: u64,
     pub stop: bool,
+    pub yields: u64,
 }
 
 impl Host for Sim {
@@ -39,6 +40,7 @@ impl Host for Sim {
     }
 
     fn between_pieces(&mut self) -> ControlFlow<()> {
+        self.yields += 1;
         if self.stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
