@@ -18,7 +18,7 @@
 //! [`ConnTable::prefetch_bucket`] all, [`ConnTable::probe`] all, [`ConnTable::lookup_probed`] each when
 //! its packet is decided.
 //!
-//! New connections and ended ones are staged too: a reply's entry waits in [`waiting`] while its bucket is fetched, and
+//! New connections and ended ones are staged too: a reply's entry waits in `waiting` while its bucket is fetched, and
 //! [`ConnTable::prefetch_flows`] fetches what [`ConnTable::remove_prefetched`] will touch.
 //!
 //! The table belongs to one worker. Nothing allocates after [`ConnTable::new`].
