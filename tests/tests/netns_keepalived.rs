@@ -219,3 +219,55 @@ fn netns_keepalived_as_vrrp_speaker_starts_and_stops_the_sync_daemon() {
     site.stops();
     assert_eq!(site.weir().weiradm("-L --daemon"), "");
 }
+
+/// Mishaps one after the other for two minutes, the same ones in each run.
+#[test]
+fn netns_keepalived_soak_of_mishaps() {
+    if std::env::var_os("WEIR_SOAK").is_none() {
+        eprintln!("SKIPPED: takes two minutes, WEIR_SOAK is not set");
+        return;
+    }
+    let Some(mut site) = Site::up(&keepalived("wrr", [1, 1])) else { return };
+    let mut weights = [1, 1];
+    let (mut killed, mut hung) = (false, false);
+    let mut random = 2026_u32;
+    let begun = Instant::now();
+    let mut mishaps = 0;
+    while begun.elapsed() < Duration::from_secs(120) {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        match random >> 30 {
+            0 => {
+                killed = !killed;
+                site.web[0] = (!killed).then(|| Nginx::start(&site.net, 1));
+            }
+            1 => {
+                hung = !hung;
+                let signal = if hung { Signal::STOP } else { Signal::CONT };
+                site.web[1].as_ref().expect("it is never killed").signal(signal);
+            }
+            2 if !killed && !hung => {
+                weights = [1 + (random >> 8) % 4, 1 + (random >> 16) % 4];
+                site.keepalived().reload(&keepalived("wrr", weights));
+            }
+            _ => site.restarts_daemon(|_| ()),
+        }
+        let mut lines = vec![format!("TCP {VIP}:80 wrr")];
+        lines.extend((!killed).then(|| format!("-> 10.0.0.11:8080 Masq {}", weights[0])));
+        lines.push(format!("-> 10.0.0.12:8080 Masq {}", if hung { 0 } else { weights[1] }));
+        lines.extend((killed && hung).then(|| "-> 10.0.0.12:8081 Masq 1".to_owned()));
+        site.shows(&lines.join("\n"));
+        let expected = match (killed, hung) {
+            (false, false) => vec![("rs1", weights[0] as usize), ("rs2", weights[1] as usize)],
+            (false, true) => vec![("rs1", 3)],
+            (true, false) => vec![("rs2", 3)],
+            (true, true) => vec![("sorry", 3)],
+        };
+        site.serves("192.0.2.100:80", &expected);
+        mishaps += 1;
+    }
+    println!("{mishaps} mishaps, each followed by the right listing and traffic");
+    if hung {
+        site.web[1].as_ref().expect("it is never killed").signal(Signal::CONT);
+    }
+    site.stops();
+}

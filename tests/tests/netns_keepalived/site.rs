@@ -131,7 +131,7 @@ impl Site {
         let url = format!("http://{service}/");
         let urls = vec![url.as_str(); count];
         let arguments =
-            [&["-sS", "--fail-early", "--max-time", "2", "-H", "Connection: close"][..], &urls].concat();
+            [&["-sS", "--fail-early", "--max-time", "5", "-H", "Connection: close"][..], &urls].concat();
         let mut answers = BTreeMap::new();
         for name in self.net.client().output("curl", &arguments).lines() {
             *answers.entry(name.to_owned()).or_insert(0) += 1;
