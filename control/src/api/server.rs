@@ -4,7 +4,7 @@
 //! [`Server::serve`] with what is ready, and gives it a [`Handler`] that turns a request into [`Rows`]. Rows
 //! are pulled only while the client's socket takes them, so a slow reader holds its own answer back and
 //! nothing else, and the memory of a client is one datagram. Its requests are answered in order, one at a
-//! time. A reader that takes nothing for [`STALL`](super::session::STALL) is closed.
+//! time. A reader that takes nothing for [`STALL`] is closed.
 //!
 //! A turn is bounded: so many steps of each client, a slice of time for all of them, so many new clients, one
 //! listing of the whole table begun. Whoever connects beyond the limits is closed at once; whoever wants a listing
@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use super::access::Access;
 use super::codec::{Incoming, Refusal, Request};
 use super::listener::Listener;
-use super::session::Session;
+use super::session::{STALL, Session};
 use super::text::{OPEN_MAX, Open};
 use crate::failure::Failure;
 use crate::ipvs::{self, Rights};
@@ -179,10 +179,11 @@ impl Server {
             file.turn(flags, now, handler).is_ok()
         });
         let opened: Vec<_> = self.clients.iter_mut().filter_map(Session::take_opened).collect();
-        opened.into_iter().for_each(|file| self.keep(file, now));
+        self.open.extend(opened);
         if listener.contains(PollFlags::IN) {
             self.accept(now);
         }
+        self.make_room_for_files(now);
     }
 
     /// Gives those that are due their turn, as long as the slice lasts; the next call begins with those left over.
@@ -239,13 +240,16 @@ impl Server {
         }
     }
 
-    /// Keeps our end of a file. Beyond the limit the one that was left longest is closed.
-    fn keep(&mut self, file: Open, now: Instant) {
+    /// At the limit, closes our end of the file that was left longest, if it was left at all; without room
+    /// clients open no further one.
+    fn make_room_for_files(&mut self, now: Instant) {
         if self.open.len() >= OPEN_MAX {
-            let oldest = (0..self.open.len()).max_by_key(|at| self.open[*at].idle(now));
+            let left = (0..self.open.len()).filter(|at| self.open[*at].idle(now) > STALL);
+            let oldest = left.max_by_key(|at| self.open[*at].idle(now));
             oldest.map(|at| self.open.swap_remove(at));
         }
-        self.open.push(file);
+        let room = self.open.len() < OPEN_MAX;
+        self.clients.iter_mut().for_each(|client| client.let_open(room));
     }
 }
 

@@ -58,6 +58,8 @@ pub struct Session {
     outbox: VecDeque<Datagram>,
     /// Our end of a file that the client was given.
     opened: Option<Open>,
+    /// Whether the client may be given a file that we have to look after.
+    may_open: bool,
     /// The rows of `answer` were not ready, or the listing asked for may not begin yet.
     waiting: bool,
     /// Close when `outbox` is empty.
@@ -110,6 +112,7 @@ impl Session {
             listing: false,
             outbox: VecDeque::new(),
             opened: None,
+            may_open: true,
             waiting: false,
             closing: false,
             progress: now,
@@ -328,6 +331,10 @@ impl Session {
     /// Queues the acknowledgement, with the file that the request is about.
     fn acknowledge(&mut self, message: &Incoming, outcome: Outcome, now: Instant) -> Result<(), Refusal> {
         let failed = |errno: Errno| Refusal::new(errno, "no file can be opened");
+        let looked_after = matches!(outcome, Outcome::Stream(_) | Outcome::Knob(_));
+        if looked_after && !self.may_open {
+            return Err(Refusal::new(Errno::NFILE, "too many files of the daemon are open"));
+        }
         let opened = match outcome {
             Outcome::Rows(_) | Outcome::Done => None,
             Outcome::Text(text) => Some((None, text::sealed(&text)?)),
@@ -346,6 +353,11 @@ impl Session {
             self.outbox.push_back(Datagram { bytes: codec::encode_ack(message), file });
         }
         Ok(())
+    }
+
+    /// Whether the client may open a file that the server has to look after, from now on.
+    pub fn let_open(&mut self, may_open: bool) {
+        self.may_open = may_open;
     }
 
     /// Our end of a file that was opened in the last turn, for the server to look after.

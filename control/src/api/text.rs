@@ -19,7 +19,7 @@ use super::codec::Refusal;
 use super::server::{Handler, Next, Peer, Rows};
 
 /// Opened files that are not used up.
-pub const OPEN_MAX: usize = 64;
+pub const OPEN_MAX: usize = 32;
 /// Bytes made ready for a reader at a time.
 const PIECE_BYTES: usize = 32 * 1024;
 /// Pieces sent to one reader before the others get their turn.
