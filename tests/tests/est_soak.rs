@@ -56,6 +56,7 @@ fn soak_calibration_is_stable() {
     }
     let slabs = slabs(WORKERS, 4 * BLOCK);
     touch_blocks(&slabs);
+    let mut unstable = Vec::new();
     for (state, saturated) in [("idle", false), ("all CPUs saturated", true)] {
         let _load = saturated.then(|| Load::spinning(&allowed_cpus().expect("CPUs")));
         let results: Vec<Calibration> = (0..STARTS)
@@ -79,9 +80,11 @@ fn soak_calibration_is_stable() {
         let (least, median, most) = (limits[0], limits[STARTS / 2], limits[STARTS - 1]);
         let near = limits.iter().filter(|&&l| l.abs_diff(median) * 100 <= median * 15).count();
         println!("  median {median}, from {least} to {most}, {near} of {STARTS} within 15 %");
-        assert!(near * 100 >= STARTS * 95, "{state}: {near} of {STARTS} within 15 % of {median}");
-        assert!(most * 2 <= least * 3, "{state}: from {least} to {most}");
+        if near * 100 < STARTS * 95 || most * 2 > least * 3 {
+            unstable.push(state);
+        }
     }
+    assert!(unstable.is_empty(), "too wide a spread: {unstable:?}");
 }
 
 /// The chain limit is what the engine's own work costs, whatever the number of workers.
