@@ -4,6 +4,7 @@
 //! [`Section`], writes it back as TOML values, and so compares two of them key by key.
 
 use crate::types::Mac;
+use crate::valid::SchedPolicy;
 use crate::value::Value;
 use crate::walk::Section;
 
@@ -76,7 +77,9 @@ settings!(Knobs, "sysctl",
     svc_lfactor sync_persist_mode sync_ports sync_qlen_max sync_refresh_period sync_retries sync_sock_size
     sync_threshold sync_version
 );
-settings!(Estimators, "estimators", est_cpulist est_nice run_estimation est_load);
+settings!(Estimators, "estimators",
+    est_cpulist est_nice est_sched run_estimation est_load est_threads_max resume_spike
+);
 
 /// Defines an enum whose variants are words of the file, with `NAMES`, `name`, and [`Field`].
 macro_rules! words {
@@ -185,6 +188,18 @@ impl Field for Option<Vec<usize>> {
     }
     fn toml(&self) -> Option<String> {
         self.as_ref().map(|cpus| toml_text(&cpu_list(cpus)))
+    }
+}
+
+impl Field for SchedPolicy {
+    fn read(value: Option<&Value>) -> Self {
+        match value {
+            Some(Value::Text(text)) => text.parse().expect("the row admits only policies"),
+            other => unreachable!("the row admits only policies, not {other:?}"),
+        }
+    }
+    fn toml(&self) -> Option<String> {
+        Some(toml_text(&self.to_string()))
     }
 }
 

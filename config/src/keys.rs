@@ -62,6 +62,8 @@ pub enum Kind {
     Word(&'static [&'static str]),
     /// CPU numbers and ranges: `1-4,6`.
     Cpus,
+    /// Scheduling policy: `other`, `rr:PRIORITY`, `fifo:PRIORITY`.
+    Policy,
     /// Two integers in a text, the first below the second or the second 0: `3 50`.
     Threshold,
     /// IP address.
@@ -205,6 +207,7 @@ impl Kind {
             Kind::Name => "1 to 32 letters, digits, '-', '_' or '.', beginning with a letter or digit".into(),
             Kind::Word(words) => one_of(words.iter().copied()),
             Kind::Cpus => format!("CPU numbers and ranges up to {CPU_MAX}, like \"1-4,6\""),
+            Kind::Policy => "other, or rr or fifo with a priority from 1 to 99, like \"rr:20\"".into(),
             Kind::Threshold => {
                 "two integers from 0 in a text, the first below the second unless that is 0, like \"3 50\""
                     .into()

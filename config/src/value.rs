@@ -11,6 +11,7 @@ use toml::de::DeValue;
 use crate::error::{Problems, Span, printable};
 use crate::keys::{ANY_INT, CPU_MAX, Key, Kind, LATER, Preset};
 use crate::types::{Mac, Scheduler, ServiceFlags, ServiceKey};
+use crate::valid::SchedPolicy;
 
 /// A value that its key accepts.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,6 +118,13 @@ pub(crate) fn convert(
         Kind::Cpus => {
             let text = at.text(value.get_ref())?;
             parse_cpus(text).map(Value::Cpus).map_or_else(|why| at.refuse(why, None), Some)
+        }
+        Kind::Policy => {
+            let text = at.text(value.get_ref())?;
+            match text.parse::<SchedPolicy>() {
+                Ok(_) => Some(Value::Text(text.to_string())),
+                Err(_) => at.refuse(format!("{} is no policy", quoted(text)), None),
+            }
         }
         Kind::Threshold => {
             let text = at.text(value.get_ref())?;

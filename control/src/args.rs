@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::api::codec::{RATES_TOP, RateOrder};
 use crate::show::proc::NAMES as PROC_NAMES;
 
 /// Environment variable that names the control socket.
@@ -75,6 +76,13 @@ pub enum Command {
     /// Show what each worker does: load, cycles a packet, bursts, packets handed over
     #[command(after_help = "Example:\n  weir workers --watch 1")]
     Workers(WorkersArgs),
+    /// Show the estimator threads and what rates cost
+    #[command(after_help = "Example:\n  weir est --watch")]
+    Est(EstArgs),
+    /// Show the services and destinations with the highest rates
+    #[command(after_help = "Bytes, not bits, a second, over about the last 8 seconds.\n\n\
+        Example:\n  weir rates --watch --top 10 --sort bytes")]
+    Rates(RatesArgs),
     /// Show why packets were dropped
     #[command(after_help = "Example:\n  weir drops --all")]
     Drops(DropsArgs),
@@ -183,6 +191,35 @@ pub struct WorkersArgs {
     pub watch: Watch,
 }
 
+/// `weir est`.
+#[derive(Debug, Args)]
+pub struct EstArgs {
+    /// Socket and form.
+    #[command(flatten)]
+    pub reading: Reading,
+    /// Repetition.
+    #[command(flatten)]
+    pub watch: Watch,
+}
+
+/// `weir rates`.
+#[derive(Debug, Args)]
+pub struct RatesArgs {
+    /// So many of them
+    #[arg(long, value_name = "N", default_value_t = RATES_TOP)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub top: u32,
+    /// The highest of these first, both ways
+    #[arg(long, value_enum, default_value_t)]
+    pub sort: RateOrder,
+    /// Socket and form.
+    #[command(flatten)]
+    pub reading: Reading,
+    /// Repetition.
+    #[command(flatten)]
+    pub watch: Watch,
+}
+
 /// `weir drops`.
 #[derive(Debug, Args)]
 pub struct DropsArgs {
@@ -201,10 +238,13 @@ pub struct DropsArgs {
 #[derive(Debug, Args)]
 pub struct ListArgs {
     /// Connections, packets and bytes in place of scheduler and weights
-    #[arg(long)]
+    #[arg(long, group = "figures")]
     pub stats: bool,
+    /// Connections, packets and bytes a second in place of scheduler and weights
+    #[arg(long, group = "figures")]
+    pub rate: bool,
     /// Large numbers in full
-    #[arg(long, requires = "stats")]
+    #[arg(long, requires = "figures")]
     pub exact: bool,
     /// Socket and form.
     #[command(flatten)]

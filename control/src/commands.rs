@@ -14,15 +14,19 @@ use serde_json::json;
 
 use crate::api::client::Client;
 use crate::api::codec::{ConnFilterText, Request};
-use crate::api::rows::{ConnRow, DestRow, DropRow, KnobRow, ListRow, ServiceRow, StatusRow, WorkerRow};
+use crate::api::rows::{
+    ConnRow, DestRow, DropRow, EstRow, KnobRow, ListRow, RateRow, ServiceRow, StatusRow, WorkerRow,
+};
 use crate::args::{
-    ConnsArgs, DropsArgs, ListArgs, ProcArgs, Reading, StatusArgs, SysctlArgs, Watch, WorkersArgs,
+    ConnsArgs, DropsArgs, EstArgs, ListArgs, ProcArgs, RatesArgs, Reading, StatusArgs, SysctlArgs, Watch,
+    WorkersArgs,
 };
 use crate::conn_filter::ConnFilter;
 use crate::failure::Failure;
+use crate::show::est::Est;
 use crate::show::listing::{Columns, Listing};
 use crate::show::status::Status;
-use crate::show::{conns, drops, knobs, workers};
+use crate::show::{conns, drops, knobs, rates, workers};
 
 /// Clears a terminal and goes to its first line (ECMA-48 ED, CUP).
 const CLEAR: &str = "\x1b[2J\x1b[H";
@@ -43,6 +47,22 @@ pub fn workers(args: &WorkersArgs) -> Result<(), Failure> {
     })
 }
 
+/// `weir est`.
+pub fn est(args: &EstArgs) -> Result<(), Failure> {
+    watch(&args.watch, &args.reading, |client| {
+        let est = Est::from_rows(client.collect::<EstRow>(&Request::Est)?);
+        Ok(if args.reading.json { pretty(&est) } else { est.text() })
+    })
+}
+
+/// `weir rates`.
+pub fn rates(args: &RatesArgs) -> Result<(), Failure> {
+    watch(&args.watch, &args.reading, |client| {
+        let rows = client.collect::<RateRow>(&Request::Rates { order: args.sort, top: args.top })?;
+        Ok(if args.reading.json { pretty(&json!({ "rates": rows })) } else { rates::listing(&rows) })
+    })
+}
+
 /// `weir drops`.
 pub fn drops(args: &DropsArgs) -> Result<(), Failure> {
     watch(&args.watch, &args.reading, |client| {
@@ -53,10 +73,12 @@ pub fn drops(args: &DropsArgs) -> Result<(), Failure> {
 
 /// `weir list`.
 pub fn list(args: &ListArgs) -> Result<(), Failure> {
-    let columns = match (args.stats, args.exact) {
-        (false, _) => Columns::Plain,
-        (true, false) => Columns::Stats,
-        (true, true) => Columns::StatsExact,
+    let columns = match (args.stats, args.rate, args.exact) {
+        (true, _, false) => Columns::Stats,
+        (true, _, true) => Columns::StatsExact,
+        (_, true, false) => Columns::Rate,
+        (_, true, true) => Columns::RateExact,
+        _ => Columns::Plain,
     };
     watch(&args.watch, &args.reading, |client| {
         let listing = Listing::from_rows(client.collect::<ListRow>(&Request::List)?)

@@ -33,6 +33,8 @@ fn run() -> Exit {
         Command::Status(args) => control::commands::status(args),
         Command::Workers(args) => control::commands::workers(args),
         Command::Drops(args) => control::commands::drops(args),
+        Command::Est(args) => control::commands::est(args),
+        Command::Rates(args) => control::commands::rates(args),
         Command::List(args) => control::commands::list(args),
         Command::Conns(args) => control::commands::conns(args),
         Command::Sysctl(args) => control::commands::sysctl(args),

@@ -131,6 +131,13 @@ impl CounterSlab {
         }
     }
 
+    /// Makes the memory of a block's counters exist, so that the worker does not fault it in. Without memory for
+    /// it the worker would: nothing is lost. Control, when it hands the block's first slot out.
+    pub fn touch_block(&self, block: usize) {
+        let slots = block * BLOCK..(block + 1) * BLOCK;
+        let _ = self.packets.touch(slots.clone()).and_then(|()| self.conns.touch(slots));
+    }
+
     /// Bytes reserved.
     pub fn memory_bytes(&self) -> usize {
         self.packets.len() * 40 + self.stamps.bytes()

@@ -21,6 +21,7 @@ use thiserror::Error;
 
 use crate::counters::{self, CounterSlab, WorkerStats};
 use crate::dest::DestSlab;
+use crate::est::{self, Estimators};
 use crate::neigh::NeighTable;
 use crate::publish::QUIESCENT;
 use crate::route::{Net, PortFacts};
@@ -29,7 +30,7 @@ use crate::service::{Dest, Service};
 use crate::snapshot::{Announcements, Knobs, ServiceMap, Snapshot};
 use crate::wire::ethernet::Mac;
 use crate::worker::Shared;
-pub use rows::{DestRow, ServiceRow};
+pub use rows::{DestRow, ObjectName, ServiceRow};
 use settings::{knobs, set_knobs, timeouts};
 use slots::Slots;
 use trash::Trash;
@@ -87,7 +88,10 @@ pub struct Registry {
     order: u64,
     sched_gen: u32,
     generation: u64,
+    /// The workers' clock.
     now_ns: u64,
+    /// The estimators' clock, which is the system's.
+    est_now_ns: u64,
 }
 
 impl Registry {
@@ -98,11 +102,13 @@ impl Registry {
         // Twice what may exist: deleted objects hold their slots until connections and workers have left them, so that
         // a reload may replace everything at the limits.
         let slots = 1 + 2 * (limits.services as usize + limits.destinations as usize);
-        let slabs = (0..workers).map(|_| CounterSlab::new(slots).map(Arc::new)).collect::<Result<_, _>>()?;
+        let slabs: Vec<_> =
+            (0..workers).map(|_| CounterSlab::new(slots).map(Arc::new)).collect::<Result<_, _>>()?;
         let shared = Shared {
             dests: Arc::new(DestSlab::new(slots)?),
             neigh: Arc::new(NeighTable::new(limits.neighbours as usize)?),
         };
+        let estimators = Estimators::new(slabs.clone(), est::Settings::default());
         let blank = Valid::empty();
         let network = blank.network().clone();
         Ok(Self {
@@ -114,7 +120,7 @@ impl Registry {
             facts,
             shared,
             slabs,
-            slots: Slots::new(slots as u32, 2 * limits.services),
+            slots: Slots::new(estimators, 2 * limits.services),
             trash: Trash::default(),
             limits,
             one_turn: workers > 1 && valid.workers().sched_scope == SchedScope::Global,
@@ -124,12 +130,18 @@ impl Registry {
             sched_gen: 0,
             generation: 0,
             now_ns: 0,
+            est_now_ns: 0,
         })
     }
 
     /// What workers share.
     pub fn shared(&self) -> &Shared {
         &self.shared
+    }
+
+    /// The estimators of all objects. The registry hands their slots out and takes them back; threads pass them.
+    pub fn estimators(&self) -> &Arc<Estimators> {
+        self.slots.estimators()
     }
 
     /// Worker `id`'s counters.
@@ -152,6 +164,12 @@ impl Registry {
     /// Sets the time that neighbours and the trash go by; before [`Registry::apply`], and now and then.
     pub fn set_time(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
+    }
+
+    /// Sets the time that first periods of estimators go by, on the clock of their threads; before
+    /// [`Registry::apply`].
+    pub fn set_est_time(&mut self, now_ns: u64) {
+        self.est_now_ns = now_ns;
     }
 
     /// Applies one change to the working copy; it is in force once a [`Registry::snapshot`] is published.
@@ -177,7 +195,7 @@ impl Registry {
             Change::AddDest { service, dest } => self.add_dest(*service, dest),
             Change::EditDest { service, to, .. } => self.edit_dest(*service, to),
             Change::DeleteDest { service, dest } => self.delete_dest(*service, *dest),
-            // Rates are not computed by this version: the settings are kept by control and nothing here depends on them.
+            // Estimators' settings are those of their threads: control's.
             _ => Ok(()),
         }
     }
@@ -204,13 +222,13 @@ impl Registry {
         self.slots.reclaim(generation);
     }
 
-    /// Lets the counters of a service and its destinations start from zero, or every counter there is.
+    /// Lets the statistics of a service and its destinations start from zero at their last pass, or all there are.
     pub fn zero(&mut self, key: Option<ServiceKey>) {
         let services = self.services.iter().filter(|service| key.is_none_or(|key| service.key == key));
         let slots = services.flat_map(|s| std::iter::once(s.slot).chain(s.dests.iter().map(|d| d.slot)));
         let totals = key.is_none().then_some(counters::TOTALS);
         for slot in slots.chain(totals) {
-            self.slots.set_base(slot, counters::sum(&self.slabs, slot));
+            self.estimators().zero(slot);
         }
     }
 
@@ -251,7 +269,10 @@ impl Registry {
             return Err(full);
         }
         let index = self.slots.take_index().ok_or(full)?;
-        let slot = self.take_slot().ok_or(full)?;
+        let Some(slot) = self.slots.take(self.est_now_ns) else {
+            self.slots.untake_index(index);
+            return Err(full);
+        };
         let announced = self.services.vip(addr).is_some_and(|v| v.is_announced());
         self.sched_gen += 1;
         self.services.insert(
@@ -324,13 +345,14 @@ impl Registry {
         }
         let slot = match self.trash.revive(key, new.key) {
             Some((slot, born)) => {
+                self.estimators().revive(slot);
                 if born != service.born {
                     // The service was made anew: statistics start over, connections go on.
-                    self.slots.set_base(slot, counters::sum(&self.slabs, slot));
+                    self.estimators().zero(slot);
                 }
                 slot
             }
-            None => self.take_slot().ok_or(full)?,
+            None => self.slots.take(self.est_now_ns).ok_or(full)?,
         };
         let state = &self.shared.dests[slot];
         state.set_service(service.slot);
@@ -377,6 +399,7 @@ impl Registry {
     fn discard(&mut self, service: &Service, dest: &Dest) {
         self.shared.dests[dest.slot].set_available(false);
         self.count_nat(service.key, dest, -1);
+        self.estimators().suspend(dest.slot);
         self.trash.put(service.key, dest_key(dest), dest.slot, service.born);
         self.dest_count -= 1;
     }
@@ -396,13 +419,6 @@ impl Registry {
     fn edit(&mut self, key: ServiceKey, change: impl FnOnce(&mut Service)) -> Result<(), ApplyError> {
         let found = self.services.edit(ipv4(key.addr)?, key.port, key.proto.number(), change);
         found.then_some(()).ok_or(ApplyError::NoService(key))
-    }
-
-    /// A slot for a new object; its counters start at whatever they show now.
-    fn take_slot(&mut self) -> Option<u32> {
-        let slot = self.slots.take()?;
-        self.slots.set_base(slot, counters::sum(&self.slabs, slot));
-        Some(slot)
     }
 
     fn announce(&mut self, addrs: Vec<Ipv4Addr>) {

@@ -91,10 +91,20 @@ fn read_both() -> (u64, u64) {
     (tsc, ns)
 }
 
-fn monotonic_ns() -> u64 {
+/// CLOCK_MONOTONIC, nanoseconds. Any thread.
+pub fn monotonic_ns() -> u64 {
+    read_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// CPU time of the calling thread, nanoseconds (CLOCK_THREAD_CPUTIME_ID).
+pub fn thread_cpu_ns() -> u64 {
+    read_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn read_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid place; this clock exists on every Linux.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    // SAFETY: `time` is a valid place; both clocks exist on every Linux.
+    unsafe { libc::clock_gettime(clock, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
@@ -112,6 +122,14 @@ mod tests {
         let (ns, exact) = (clock.ns(ten_years), ten_years / 5 * 2);
         assert!(exact - ns < exact / 1_000_000_000, "{ns} {exact}");
         assert!(clock.hz().abs_diff(2_500_000_000) <= 2);
+    }
+
+    #[test]
+    fn a_sleeping_thread_uses_no_cpu() {
+        let (wall, cpu) = (monotonic_ns(), thread_cpu_ns());
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(monotonic_ns() - wall >= 20_000_000);
+        assert!(thread_cpu_ns() - cpu < 10_000_000);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::fs;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 
 use zerocopy::FromZeros;
@@ -183,6 +183,15 @@ impl<T: FromZeros> Slab<T> {
 }
 
 impl<T> Slab<T> {
+    /// Makes the pages of `range` exist, so that nobody faults them in later. What is in them stays; others may
+    /// use the records meanwhile. Where the kernel cannot (before 5.14), they come with the first write.
+    pub fn touch(&self, range: Range<usize>) -> Result<(), SlabError> {
+        let range = range.start.min(self.len())..range.end.min(self.len());
+        let first = self.as_ptr().addr() - self.mapping.start.as_ptr().addr();
+        let at = |record: usize| first + record * size_of::<T>();
+        self.mapping.touch(at(range.start)..at(range.end))
+    }
+
     /// Bytes of the table, rounded up to pages.
     pub fn bytes(&self) -> usize {
         self.mapping.bytes
@@ -258,16 +267,28 @@ impl Mapping {
         Ok(Mapping { start, bytes, whole, whole_bytes })
     }
 
+    /// Makes the pages of a range of bytes exist; whether the kernel knows how.
+    fn fault_in(&self, range: Range<usize>) -> Result<bool, SlabError> {
+        let from = range.start / PAGE_BYTES * PAGE_BYTES;
+        let bytes = range.end.min(self.bytes).saturating_sub(from);
+        // SAFETY: the range is ours; populating changes no byte.
+        let ret =
+            unsafe { libc::madvise(self.start.as_ptr().add(from).cast(), bytes, libc::MADV_POPULATE_WRITE) };
+        if ret == 0 {
+            return Ok(true);
+        }
+        let error = SlabError::last("fault in", bytes);
+        if error.source.raw_os_error() == Some(libc::EINVAL) { Ok(false) } else { Err(error) }
+    }
+
+    fn touch(&self, range: Range<usize>) -> Result<(), SlabError> {
+        self.fault_in(range).map(drop)
+    }
+
     /// Makes every page exist.
     fn populate(&self) -> Result<(), SlabError> {
-        // SAFETY: the range is ours; populating changes no byte.
-        let ret = unsafe { libc::madvise(self.start.as_ptr().cast(), self.bytes, libc::MADV_POPULATE_WRITE) };
-        if ret == 0 {
+        if self.fault_in(0..self.bytes)? {
             return Ok(());
-        }
-        let error = SlabError::last("fault in", self.bytes);
-        if error.source.raw_os_error() != Some(libc::EINVAL) {
-            return Err(error);
         }
         // Kernels before 5.14 do not know the advice: touch each page.
         for at in (0..self.bytes).step_by(PAGE_BYTES) {
@@ -334,6 +355,16 @@ mod tests {
         slab[99_999] = [7; 4];
         assert_eq!((slab[0], slab[99_999]), ([0; 4], [7; 4]));
         assert!(Slab::<u64>::zeroed_from(1, usize::MAX, Prefault::Lazy).is_err());
+    }
+
+    #[test]
+    fn touched_records_keep_what_is_in_them() {
+        let mut slab = Slab::<[u64; 4]>::zeroed(100_000, Prefault::Lazy).unwrap();
+        slab[2047] = [5; 4];
+        slab.touch(1024..2048).unwrap();
+        slab.touch(99_999..200_000).unwrap();
+        slab.touch(0..0).unwrap();
+        assert_eq!((slab[1024], slab[2047]), ([0; 4], [5; 4]));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What the operating system lets us set on a thread: CPU list, niceness, timer slack, name.
+//! What the operating system lets us set on a thread: CPU list, niceness, policy, timer slack, name.
 //!
 //! A [`Tid`] names a thread of this process, so that control can move or re-nice a worker while it
 //! runs; slack and name can be set only by the thread itself.
@@ -112,6 +112,18 @@ impl Tid {
         ok(unsafe { libc::setpriority(libc::PRIO_PROCESS, self.0 as libc::id_t, nice) })
     }
 
+    /// Sets the scheduling policy. A real-time one needs CAP_SYS_NICE or RLIMIT_RTPRIO.
+    pub fn set_policy(self, policy: Policy) -> io::Result<()> {
+        let (policy, priority) = match policy {
+            Policy::Other => (libc::SCHED_OTHER, 0),
+            Policy::RoundRobin(priority) => (libc::SCHED_RR, priority),
+            Policy::Fifo(priority) => (libc::SCHED_FIFO, priority),
+        };
+        let param = libc::sched_param { sched_priority: priority.into() };
+        // SAFETY: `param` is a valid place; on Linux the call acts on the one thread named.
+        ok(unsafe { libc::sched_setscheduler(self.0, policy, &param) })
+    }
+
     /// The niceness, -20 to 19.
     pub fn nice(self) -> io::Result<i32> {
         // SAFETY: errno is this thread's own; it tells a result of -1 from a failure.
@@ -124,6 +136,17 @@ impl Tid {
             }
         }
     }
+}
+
+/// How the kernel's scheduler treats a thread, sched(7). Priorities are 1 to 99, the highest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Fair shares by niceness.
+    Other,
+    /// Real time, in turns with others of the priority.
+    RoundRobin(u8),
+    /// Real time, until it sleeps.
+    Fifo(u8),
 }
 
 /// Lets timed sleeps of the calling thread end at most `slack_ns` late by intent. The kernel's
@@ -186,6 +209,14 @@ mod tests {
 
             tid.set_nice(7).unwrap();
             assert_eq!(tid.nice().unwrap(), 7);
+            tid.set_policy(Policy::Other).unwrap();
+            assert!(tid.set_policy(Policy::Fifo(0)).is_err());
+            if tid.set_policy(Policy::RoundRobin(3)).is_ok() {
+                // Field 41 of proc_pid_stat(5), the third from the name in parentheses on being the first.
+                let stat = proc("stat");
+                let policy = stat.rsplit(')').next().unwrap().split_whitespace().nth(38);
+                assert_eq!(policy, Some("2"));
+            }
             set_timer_slack_ns(1).unwrap();
         })
         .join()

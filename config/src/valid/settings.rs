@@ -1,5 +1,10 @@
 //! Settings: the tables that are written once.
 
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
 use crate::field::words;
 
 /// `[daemon]`.
@@ -255,8 +260,58 @@ pub struct Estimators {
     pub est_cpulist: Option<Vec<usize>>,
     /// Nice value of estimator threads, -20..=19.
     pub est_nice: i8,
+    /// Their scheduling policy.
+    pub est_sched: SchedPolicy,
     /// Whether rates are computed.
     pub run_estimation: bool,
     /// Share of a CPU that one estimator thread may use, percent.
     pub est_load: u8,
+    /// Threads there may be; 0: four for each CPU.
+    pub est_threads_max: u32,
+    /// After a pause, take what was counted meanwhile as one period's.
+    pub resume_spike: bool,
+}
+
+/// How the kernel schedules a thread (sched(7)). Text: `other`, `rr:20`, `fifo:1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchedPolicy {
+    /// Fair shares by niceness.
+    Other,
+    /// Real time, taking turns at the priority, 1 to 99.
+    RoundRobin(u8),
+    /// Real time until it sleeps, at the priority, 1 to 99.
+    Fifo(u8),
+}
+
+/// A text is no scheduling policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("not other, rr:PRIORITY or fifo:PRIORITY")]
+pub struct NotAPolicy;
+
+impl FromStr for SchedPolicy {
+    type Err = NotAPolicy;
+
+    fn from_str(text: &str) -> Result<Self, NotAPolicy> {
+        if text == "other" {
+            return Ok(SchedPolicy::Other);
+        }
+        let (name, priority) = text.split_once(':').ok_or(NotAPolicy)?;
+        let digits = priority.bytes().all(|byte| byte.is_ascii_digit());
+        let priority = priority.parse().ok().filter(|p| digits && (1..=99).contains(p)).ok_or(NotAPolicy)?;
+        match name {
+            "rr" => Ok(SchedPolicy::RoundRobin(priority)),
+            "fifo" => Ok(SchedPolicy::Fifo(priority)),
+            _ => Err(NotAPolicy),
+        }
+    }
+}
+
+impl fmt::Display for SchedPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SchedPolicy::Other => f.write_str("other"),
+            SchedPolicy::RoundRobin(priority) => write!(f, "rr:{priority}"),
+            SchedPolicy::Fifo(priority) => write!(f, "fifo:{priority}"),
+        }
+    }
 }

@@ -52,6 +52,9 @@ fn line(table: &'static Table, key: &'static Key) -> BoxedStrategy<String> {
                 format!("\"{}\"", cpus.join(","))
             })
             .boxed(),
+        Kind::Policy => (select(&["rr", "fifo"][..]), 1..100)
+            .prop_map(|(name, priority)| format!("\"{name}:{priority}\""))
+            .boxed(),
         Kind::Threshold => (0..i32::MAX, 1..=i32::MAX, any::<bool>())
             .prop_map(|(first, gap, off)| {
                 let second = if off { 0 } else { first.saturating_add(gap) };

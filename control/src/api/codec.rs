@@ -18,6 +18,7 @@ mod body;
 
 use std::num::NonZeroI32;
 
+use clap::ValueEnum;
 use netlink_packet_core::{
     DecodeError, DoneMessage, Emitable, ErrorMessage, NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP,
     NLM_F_MULTIPART, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NetlinkHeader, NetlinkMessage,
@@ -43,6 +44,8 @@ pub const ROW_BYTES_MAX: usize = u16::MAX as usize - 4;
 
 /// Longest piece of content in one message: with its headers it stays below the limit of a client's datagram.
 pub const CONTENT_BYTES_MAX: usize = 12 * 1024;
+/// Objects of `weir rates` if nobody says how many.
+pub const RATES_TOP: u32 = 20;
 
 /// Attribute numbers: 1 in replies, the others in requests.
 mod attr {
@@ -62,6 +65,8 @@ mod attr {
     pub const KIND: u16 = 18;
     pub const DRY_RUN: u16 = 19;
     pub const CONTENT: u16 = 20;
+    pub const TOP: u16 = 24;
+    pub const ORDER: u16 = 25;
 }
 
 /// Command numbers of the family. 2 to 15 are the socket options, texts and knobs of the IPVS interface.
@@ -100,10 +105,14 @@ pub enum Command {
     Rollback = 35,
     /// What runs as lines of a configuration file.
     Save = 36,
+    /// The rows of `weir est`.
+    Est = 40,
+    /// The rows of `weir rates`.
+    Rates = 41,
 }
 
 impl Command {
-    const ALL: [Command; 16] = [
+    const ALL: [Command; 18] = [
         Command::Hello,
         Command::OptionSet,
         Command::OptionGet,
@@ -120,6 +129,8 @@ impl Command {
         Command::Log,
         Command::Rollback,
         Command::Save,
+        Command::Est,
+        Command::Rates,
     ];
 
     /// Whether the answer is a listing, closed by an end message, rather than at most one row and an
@@ -202,6 +213,15 @@ pub enum Request {
     },
     /// What runs as a configuration file.
     Save,
+    /// Estimator threads.
+    Est,
+    /// Objects with the highest rates.
+    Rates {
+        /// By which rates.
+        order: RateOrder,
+        /// How many objects.
+        top: u32,
+    },
 }
 
 /// A change of what runs by a file.
@@ -228,6 +248,18 @@ pub enum TransactionKind {
     Restore = 2,
     /// The same, on top of what runs.
     Lines = 3,
+}
+
+/// What `weir rates` sorts by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum RateOrder {
+    /// Packets, both ways.
+    #[default]
+    Packets,
+    /// Bytes, both ways.
+    Bytes,
+    /// Connections.
+    Connections,
 }
 
 /// Filter of a connection listing, as text; the daemon parses it and refuses with the reason.
@@ -263,6 +295,8 @@ impl Request {
             Request::Log => Command::Log,
             Request::Rollback { .. } => Command::Rollback,
             Request::Save => Command::Save,
+            Request::Est => Command::Est,
+            Request::Rates { .. } => Command::Rates,
         }
     }
 
@@ -277,6 +311,7 @@ impl Request {
             | Request::Status
             | Request::Workers
             | Request::List
+            | Request::Est
             | Request::Drops { all: false } => Vec::new(),
             Request::Log | Request::Save => Vec::new(),
             Request::Content(bytes) => vec![Attribute::new(attr::CONTENT, bytes.clone())],
@@ -293,6 +328,10 @@ impl Request {
                 attributes.extend(dry_run.then(|| Attribute::new(attr::DRY_RUN, Vec::new())));
                 attributes
             }
+            Request::Rates { order, top } => vec![
+                Attribute::new(attr::TOP, top.to_ne_bytes().to_vec()),
+                Attribute::new(attr::ORDER, vec![*order as u8]),
+            ],
             Request::Drops { all: true } => vec![Attribute::new(attr::ALL, Vec::new())],
             Request::OptionSet { number, data } => {
                 vec![number_attribute(attr::NUMBER, *number), Attribute::new(attr::DATA, data.clone())]
@@ -347,6 +386,20 @@ impl Request {
             Command::Status => Request::Status,
             Command::Workers => Request::Workers,
             Command::List => Request::List,
+            Command::Est => Request::Est,
+            Command::Rates => Request::Rates {
+                order: match body.find(attr::ORDER) {
+                    None | Some([0]) => RateOrder::Packets,
+                    Some([1]) => RateOrder::Bytes,
+                    Some([2]) => RateOrder::Connections,
+                    Some(_) => return Err(Refusal::new(Errno::INVAL, "unknown order of rates")),
+                },
+                top: match body.find(attr::TOP).map(<[u8; 4]>::try_from) {
+                    None => RATES_TOP,
+                    Some(Ok(bytes)) => u32::from_ne_bytes(bytes),
+                    Some(Err(_)) => return Err(Refusal::new(Errno::INVAL, "attribute top is not a number")),
+                },
+            },
             Command::Drops => Request::Drops { all: body.find(attr::ALL).is_some() },
             Command::Conns => Request::Conns(ConnFilterText {
                 client: body.text(attr::CLIENT, "client")?,

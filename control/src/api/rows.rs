@@ -53,6 +53,8 @@ pub enum StatusRow {
     Port(PortRow),
     /// One worker.
     Worker(WorkerRow),
+    /// The estimators.
+    Estimators(EstSummaryRow),
     /// One fixed table.
     Table(TableRow),
     /// Something an operator should know.
@@ -325,6 +327,9 @@ pub struct ServiceRow {
     /// Counters.
     #[serde(flatten)]
     pub counters: CounterFields,
+    /// Rates.
+    #[serde(flatten)]
+    pub rates: RateFields,
 }
 
 /// One destination.
@@ -352,9 +357,12 @@ pub struct DestRow {
     /// Counters.
     #[serde(flatten)]
     pub counters: CounterFields,
+    /// Rates.
+    #[serde(flatten)]
+    pub rates: RateFields,
 }
 
-/// The five counters of an object.
+/// The five counters of an object, as of its last pass, at most two seconds ago.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CounterFields {
     /// Connections scheduled.
@@ -367,6 +375,125 @@ pub struct CounterFields {
     pub in_bytes_total: u64,
     /// Bytes to clients, IP length.
     pub out_bytes_total: u64,
+}
+
+/// The five rates of an object, as of its last pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RateFields {
+    /// Connections scheduled.
+    pub connections_per_second: u64,
+    /// Packets from clients.
+    pub in_packets_per_second: u64,
+    /// Packets to clients.
+    pub out_packets_per_second: u64,
+    /// Bytes from clients, IP length.
+    pub in_bytes_per_second: u64,
+    /// Bytes to clients, IP length.
+    pub out_bytes_per_second: u64,
+}
+
+/// A row of `weir rates`: the whole box first, then objects, the busiest first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RateRow {
+    /// Identity of the service; absent for the whole box.
+    pub service: Option<String>,
+    /// Identity of the destination; absent for the service itself.
+    pub dest: Option<String>,
+    /// Time since the pass that the rates are of; absent before the first.
+    pub age_ms: Option<u64>,
+    /// Rates.
+    #[serde(flatten)]
+    pub rates: RateFields,
+}
+
+/// A row of `weir est`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "row", rename_all = "lowercase")]
+pub enum EstRow {
+    /// All together; always the first row.
+    Summary(EstSummaryRow),
+    /// One thread.
+    Thread(EstThreadRow),
+}
+
+/// The estimators all together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EstSummaryRow {
+    /// Whether rates are computed.
+    pub running: bool,
+    /// The setting; with it on and no CPU nothing runs either.
+    pub run_estimation: bool,
+    /// CPUs, `0-3,8`.
+    pub cpus: String,
+    /// Niceness of the threads.
+    pub nice: i8,
+    /// Their policy: `other`, `rr:20`, `fifo:1`.
+    pub policy: String,
+    /// Share of a CPU that one thread may use.
+    pub load_limit_percent: u8,
+    /// Workers whose counters are summed.
+    pub workers: usize,
+    /// Threads that run.
+    pub threads: usize,
+    /// Threads there may be.
+    pub threads_max: usize,
+    /// Estimators that pass in 95 us on the first thread; 0 before it is measured.
+    pub chain_max: u64,
+    /// Estimators of a full thread as the kernel counts: 48 chains in each of 50 rows.
+    pub thread_estimators_max: u64,
+    /// Estimators.
+    pub estimators: u64,
+    /// Blocks of 1024 slots in use.
+    pub blocks: usize,
+    /// CPU time of all threads as a share of one CPU.
+    pub load_percent: f64,
+    /// Ticks that rows came late by.
+    pub late_ticks_total: u64,
+    /// Additions whose first period was short: the rows due last had no room.
+    pub short_first_periods_total: u64,
+    /// Blocks taken into use though no thread had room.
+    pub over_budget_total: u64,
+    /// Last calibration: best four hot passes of an estimator; 0 if there was none or no usable run.
+    pub calibration_single_ns: u64,
+    /// Its chain limit.
+    pub calibration_chain_max: u64,
+    /// Time since it; absent before the first.
+    pub calibration_age_seconds: Option<u64>,
+}
+
+/// One estimator thread. Loads are those of its last whole revolution of two seconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EstThreadRow {
+    /// Number of the thread.
+    pub est_thread: usize,
+    /// The system's number; 0 when there is none.
+    pub tid: i32,
+    /// Whether it runs.
+    pub running: bool,
+    /// CPUs it may run on.
+    pub cpus: String,
+    /// Estimators it passes.
+    pub estimators: u64,
+    /// Blocks of them.
+    pub blocks: usize,
+    /// CPU time as a share of one CPU.
+    pub load_percent: f64,
+    /// Longest row, wall time.
+    pub worst_row_ns: u64,
+    /// Ticks that rows came late by.
+    pub late_ticks_total: u64,
+    /// Estimators that pass in 95 us at the measured cost.
+    pub chain_max: u64,
+    /// Estimators that fit the load limit at the measured cost.
+    pub estimators_max: u64,
+    /// Cost of an estimator over all workers, picoseconds.
+    pub cost_ps: u64,
+    /// Cost of an estimator for each worker, picoseconds.
+    pub cost_per_worker_ps: u64,
+    /// Revolutions since it was started.
+    pub revolutions_total: u64,
+    /// It gives its estimators to others.
+    pub draining: bool,
 }
 
 /// A row of `weir conns`.

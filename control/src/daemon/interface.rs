@@ -6,7 +6,8 @@
 use std::rc::Rc;
 
 use config::knobs::{Knob, PREFIX};
-use dataplane::counters::{self, Totals};
+use dataplane::counters;
+use dataplane::est::Snapshot;
 use rustix::io::Errno;
 use tracing::warn;
 
@@ -77,10 +78,17 @@ impl Daemon<'_> {
         }
         self.spend(peer)?;
         let cpus = self.knob_cpus.clone();
-        let set = self.change(peer, |mut running| {
-            let set = running.set_knob(knob, text, &cpus);
-            (running, set)
-        });
+        let mut set = self.estimators_take(knob, text);
+        if set.is_ok() {
+            set = self.change(peer, |mut running| {
+                let set = running.set_knob(knob, text, &cpus);
+                (running, set)
+            });
+        }
+        if set.is_ok() && knob.key.name == "est_cpulist" {
+            // As in the kernel, an equal list too.
+            self.estimation.measure();
+        }
         set.map(|()| Outcome::Done).map_err(|errno| {
             let shown: String = text.trim().chars().take(60).filter(|c| !c.is_control()).collect();
             Refusal::new(
@@ -98,6 +106,16 @@ impl Daemon<'_> {
         }
         let low = |worker: &WorkerHandle| memory_is_low(worker.stats.read().conns, worker.born.capacity);
         if self.workers.iter().any(low) { "2" } else { "1" }.to_owned()
+    }
+
+    /// Whether the estimators can run with this value of a knob of theirs.
+    fn estimators_take(&self, knob: Knob, text: &str) -> Result<(), Errno> {
+        let mut new = self.table.tunables.clone();
+        match new.set(knob, text, &self.knob_cpus) {
+            Ok(()) => self.estimation.check(&new.estimators),
+            // Refused for what it is.
+            Err(_) => Ok(()),
+        }
     }
 
     /// The value came through a file: who wrote it has gone on.
@@ -172,13 +190,13 @@ impl Daemon<'_> {
 
     /// Sums and rates of everything.
     fn total(&self) -> Stats {
-        stats(&self.registry.totals())
+        stats(&self.registry.stats())
     }
 
     /// What each worker counted since the start, by its CPU.
     fn by_worker(&self) -> Vec<(usize, Stats)> {
         let totals = |id| counters::sum(&[self.registry.counters(id)], counters::TOTALS);
-        let row = |totals: Totals, cpu| (cpu, stats(&totals));
+        let row = |totals, cpu| (cpu, stats(&Snapshot { totals, ..Snapshot::default() }));
         self.workers.iter().map(|worker| row(totals(worker.id), worker.cpu)).collect()
     }
 }

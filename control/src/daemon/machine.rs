@@ -19,7 +19,7 @@ use dataplane::publish::Publisher;
 use dataplane::registry::Registry;
 use dataplane::steer::Steer;
 use dataplane::worker::WorkerConfig;
-use dpdk_sys::{CALIBRATION, Eal, Mempool, Prefault, TscClock};
+use dpdk_sys::{CALIBRATION, Eal, Mempool, Prefault, TscClock, monotonic_ns};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use sd_notify::NotifyState;
@@ -27,6 +27,7 @@ use tracing::{info, warn};
 
 use super::boot::BootedPort;
 use super::cpus::CpuPlan;
+use super::est::Estimation;
 use super::exchange::Exchange;
 use super::hints::Hints;
 use super::meters::{Clients, DropMeter, LoadMeter};
@@ -131,12 +132,20 @@ impl<'a> Machine<'a> {
             let load = LoadMeter::default();
             workers.push(WorkerHandle { id, cpu, mode, stats, life, born, exchange, load });
         }
+        let settings = table.tunables.estimators.clone();
+        let estimation = Estimation::new(Arc::clone(registry.estimators()), self.cpus, settings);
+        let estimation = estimation.map_err(|error| {
+            Failure::usage("estimators.est_sched", error).hint(
+                "real time only on CPUs without a worker: name others in est_cpulist, or take \"other\"",
+            )
+        })?;
         let (journal, revision) = recalled.settle()?;
         let mut daemon = Daemon {
             config_path: config_path.to_owned(),
             valid: valid.clone(),
             table,
             registry,
+            estimation,
             publisher,
             workers,
             ports: self.ports,
@@ -159,6 +168,7 @@ impl<'a> Machine<'a> {
             warn!(target: "weir::config", setting, "accepted, not in effect in this version");
         }
         daemon.table.warn_of_all();
+        daemon.estimation.begin(monotonic_ns());
         let mut server = Server::open(valid.daemon().socket.as_ref(), Access::new(valid.daemon()))?;
         let (services, destinations) = daemon.registry.sizes();
         info!(
@@ -182,6 +192,7 @@ impl<'a> Machine<'a> {
             Failure::environment("too little memory", error).hint("lower [limits] services and destinations")
         })?;
         registry.set_time(clock.now_ns());
+        registry.set_est_time(monotonic_ns());
         let settings = config::plan(&Valid::empty(), valid).changes.into_iter().filter(is_setting);
         let blank = Table::default();
         let of_table = blank.stage(blank.difference(table)).changes;
@@ -240,7 +251,7 @@ fn await_worker(id: usize, born: &Receiver<Birth>) -> Result<Born, Failure> {
 fn control_loop(daemon: &mut Daemon<'_>, server: &mut Server, signals: &mut Signals) -> Result<(), Failure> {
     let mut next_tick = Instant::now() + TICK;
     loop {
-        let ready = wait(signals, server, next_tick)?;
+        let ready = wait(signals, &daemon.estimation, server, next_tick)?;
         if signals.stop.take() {
             info!(target: "weir::boot", "stopping");
             return Ok(());
@@ -248,6 +259,7 @@ fn control_loop(daemon: &mut Daemon<'_>, server: &mut Server, signals: &mut Sign
         if signals.reload.take() {
             reload(daemon);
         }
+        daemon.estimation.follow();
         server.serve(&ready, Instant::now(), daemon);
         daemon.clients.note(server.clients(), server.turned_away());
         let now = Instant::now();
@@ -262,13 +274,21 @@ fn control_loop(daemon: &mut Daemon<'_>, server: &mut Server, signals: &mut Sign
     }
 }
 
-/// Waits for a signal, the server or the tick; what is ready of the server.
-fn wait(signals: &Signals, server: &Server, next_tick: Instant) -> Result<Vec<PollFlags>, Failure> {
+/// Waits for a signal, an estimator thread, the server or the tick; what is ready of the server.
+fn wait(
+    signals: &Signals,
+    estimation: &Estimation,
+    server: &Server,
+    next_tick: Instant,
+) -> Result<Vec<PollFlags>, Failure> {
     let now = Instant::now();
     let until = server.deadline(now).map_or(next_tick, |deadline| deadline.min(next_tick));
     let timeout = Timespec::try_from(until.saturating_duration_since(now)).expect("less than a second fits");
-    let mut fds =
-        vec![PollFd::new(&signals.stop, PollFlags::IN), PollFd::new(&signals.reload, PollFlags::IN)];
+    let mut fds = vec![
+        PollFd::new(&signals.stop, PollFlags::IN),
+        PollFd::new(&signals.reload, PollFlags::IN),
+        PollFd::new(estimation.waker(), PollFlags::IN),
+    ];
     let ours = fds.len();
     fds.extend(server.interests());
     match rustix::event::poll(&mut fds, Some(&timeout)) {

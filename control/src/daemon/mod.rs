@@ -1,6 +1,7 @@
 //! `weir run`: the daemon.
 //!
-//! Threads: `weir-c` (this one) boots, publishes, serves the control socket; `weir-w:N` are the workers.
+//! Threads: `weir-c` (this one) boots, publishes, serves the control socket; `weir-w:N` are the workers,
+//! `weir-e:0:N` the estimators.
 //!
 //! Order of the start: configuration, socket path free, journal, EAL, pool, ports, registry and first snapshot,
 //! workers, control socket, READY. Each step undoes itself by drop, so a start that fails leaves nothing:
@@ -14,6 +15,7 @@
 //! | `cpus`, `worker_thread` | threads |
 //! | `spread` | owners of flows, what devices are told of them |
 //! | `wiring` | who polls which queue, rings between workers |
+//! | `est` | estimator threads |
 //! | `state` | what control holds: publications, answers |
 //! | `journal`, `recall`, `revise` | changes written down, taken up at the next start, made whole or not at all |
 //! | `table` | what the IPVS family lists: all that was asked for, and what of it is forwarded |
@@ -24,6 +26,7 @@
 
 mod boot;
 mod cpus;
+mod est;
 mod exchange;
 mod facts;
 mod hints;

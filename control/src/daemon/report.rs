@@ -8,11 +8,12 @@ use dataplane::verdict::DropReason;
 use dpdk_sys::PageChoice;
 
 use super::boot::BootedPort;
+use super::est;
 use super::meters::{self, DropMeter};
 use super::state::Daemon;
 use crate::api::rows::{
-    CounterFields, DaemonRow, DestRow, DropRow, ListHead, ListRow, PortRow, ServiceRow, StatusRow, TableRow,
-    TextRow, WarningRow, WorkerRow,
+    CounterFields, DaemonRow, DestRow, DropRow, ListHead, ListRow, PortRow, RateFields, ServiceRow,
+    StatusRow, TableRow, TextRow, WarningRow, WorkerRow,
 };
 use crate::api::server::CLIENTS_MAX;
 use crate::ipvs::{Dest, Family, Method, Service, Stats, Store, flag};
@@ -28,6 +29,7 @@ pub fn status(daemon: &Daemon<'_>) -> Vec<StatusRow> {
     let mut rows = vec![StatusRow::Daemon(process(daemon))];
     rows.extend(daemon.ports.iter().enumerate().map(|(i, port)| StatusRow::Port(port_row(daemon, i, port))));
     rows.extend(workers(daemon).into_iter().map(StatusRow::Worker));
+    rows.push(StatusRow::Estimators(est::summary(&daemon.estimation)));
     rows.extend(tables(daemon).into_iter().map(StatusRow::Table));
     rows.extend(daemon.hints.held().iter().cloned().map(StatusRow::Warning));
     rows.extend(daemon.not_forwarded().into_iter().map(|setting| {
@@ -123,6 +125,7 @@ fn service_row(service: &Service) -> ServiceRow {
         persistence_engine: options.engine.clone(),
         one_packet: has(flag::ONE_PACKET),
         counters: counters(&service.stats),
+        rates: rates(&service.stats),
     }
 }
 
@@ -145,6 +148,7 @@ fn dest_row(service: &str, dest: &Dest) -> DestRow {
         inactive_connections: dest.inactive,
         persistent_connections: dest.persistent,
         counters: counters(&dest.stats),
+        rates: rates(&dest.stats),
     }
 }
 
@@ -259,6 +263,16 @@ fn counters(stats: &Stats) -> CounterFields {
         out_packets_total: stats.out_packets,
         in_bytes_total: stats.in_bytes,
         out_bytes_total: stats.out_bytes,
+    }
+}
+
+fn rates(stats: &Stats) -> RateFields {
+    RateFields {
+        connections_per_second: stats.conns_per_second,
+        in_packets_per_second: stats.in_packets_per_second,
+        out_packets_per_second: stats.out_packets_per_second,
+        in_bytes_per_second: stats.in_bytes_per_second,
+        out_bytes_per_second: stats.out_bytes_per_second,
     }
 }
 

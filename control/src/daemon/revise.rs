@@ -171,7 +171,7 @@ impl Daemon<'_> {
         peer: Peer,
         commands: impl for<'r> Fn(Running<'r>) -> (Running<'r>, R),
     ) -> R {
-        self.registry.set_time(self.clock.now_ns());
+        self.set_time();
         let (Running { changes, done, ops, .. }, result) = commands(self.running());
         if !ops.is_empty()
             && let Err(error) = self.write_down(ops, None, author(peer), words(&done))
@@ -250,7 +250,13 @@ impl Daemon<'_> {
     fn commit(&mut self, staged: Staged, author: Author, what: String) -> Result<(), Refusal> {
         let begun = Instant::now();
         let Staged { merged, file, lines } = staged;
-        self.registry.set_time(self.clock.now_ns());
+        self.set_time();
+        self.estimation.check(&merged.table.tunables.estimators).map_err(|errno| {
+            Refusal::new(
+                errno,
+                "estimators.est_sched is real time and est_cpulist has a worker's CPU; nothing was changed",
+            )
+        })?;
         let file = file.filter(|file| *file != self.valid);
         let text = file.as_ref().map(Valid::to_toml);
         let record = self.write_down(merged.ops, text, author, what).map_err(|error| {

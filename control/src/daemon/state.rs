@@ -17,12 +17,13 @@ use config::{Change, Valid};
 use dataplane::counters::{WorkerFigures, WorkerStats};
 use dataplane::publish::Publisher;
 use dataplane::registry::{ApplyError, Registry};
-use dpdk_sys::{Mempool, PageChoice, TscClock};
+use dpdk_sys::{Mempool, PageChoice, TscClock, monotonic_ns};
 use rustix::io::Errno;
 use tracing::{debug, warn};
 
 use super::boot::BootedPort;
 use super::cpus::Mode;
+use super::est::{self, Estimation};
 use super::exchange::{ConnRows, Exchange};
 use super::hints::{self, Hints};
 use super::journal::Journal;
@@ -91,6 +92,8 @@ pub struct Daemon<'a> {
     pub table: Table,
     /// Services and destinations that are forwarded.
     pub registry: Registry,
+    /// Estimator threads.
+    pub estimation: Estimation,
     /// Publication to workers.
     pub publisher: Publisher,
     /// Control's side of the workers.
@@ -129,6 +132,14 @@ impl Daemon<'_> {
     /// Publishes what the registry has taken; returns once it is in force on every worker.
     pub(super) fn put_in_force(&mut self, changes: &[Change]) {
         self.publish();
+        for change in changes {
+            if let Change::SetEstimators { from, to } = change {
+                self.estimation.set(to.clone());
+                if from.est_cpulist != to.est_cpulist {
+                    self.estimation.measure();
+                }
+            }
+        }
         let removed = |c: &Change| matches!(c, Change::DeleteDest { .. } | Change::DeleteService { .. });
         if self.table.tunables.knobs.expire_nodest_conn != 0 && changes.iter().any(removed) {
             self.end_unavailable();
@@ -144,7 +155,8 @@ impl Daemon<'_> {
             worker.load.sample(now, worker.mode, &worker.stats.read(), cpu_ns, self.clock.hz());
         }
         self.clients.report();
-        self.registry.set_time(self.clock.now_ns());
+        self.set_time();
+        self.estimation.follow();
         self.publisher.reclaim();
         let generation = self.publisher.current().generation;
         if self.publisher.is_settled(generation) {
@@ -210,6 +222,14 @@ impl Daemon<'_> {
         }
         self.publisher.reclaim();
         self.registry.reclaim(generation);
+        // New objects may want another estimator thread.
+        self.estimation.follow();
+    }
+
+    /// Tells the registry the time, on both its clocks.
+    pub(super) fn set_time(&mut self) {
+        self.registry.set_time(self.clock.now_ns());
+        self.registry.set_est_time(monotonic_ns());
     }
 
     /// What runs, as the IPVS family has it.
@@ -275,6 +295,10 @@ impl Handler for Daemon<'_> {
             Request::Workers => report::workers(self).iter().map(to_json).collect(),
             Request::Drops { all } => {
                 report::drops(&self.drops, &self.figures(), now, all).iter().map(to_json).collect()
+            }
+            Request::Est => est::rows(&self.estimation).iter().map(to_json).collect(),
+            Request::Rates { order, top } => {
+                est::rates(&self.registry, order, top).iter().map(to_json).collect()
             }
             Request::List => {
                 return Ok(Outcome::Rows(Box::new(report::list(&self.running()).map(|row| to_json(&row)))));

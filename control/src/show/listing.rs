@@ -10,7 +10,7 @@
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::api::rows::{CounterFields, DestRow, ListRow, ServiceRow};
+use crate::api::rows::{CounterFields, DestRow, ListRow, RateFields, ServiceRow};
 
 /// Version of IPVS that the head line names; programs compare it.
 const IPVS_VERSION: &str = "1.2.1";
@@ -24,6 +24,10 @@ pub enum Columns {
     Stats,
     /// The five counters in full.
     StatsExact,
+    /// The five rates, shortened.
+    Rate,
+    /// The five rates in full.
+    RateExact,
 }
 
 /// A whole listing.
@@ -77,6 +81,10 @@ fn title(columns: Columns) -> String {
             "{:<33} {:>8} {:>8} {:>8} {:>8} {:>8}\n  -> RemoteAddress:Port\n",
             "Prot LocalAddress:Port", "Conns", "InPkts", "OutPkts", "InBytes", "OutBytes"
         ),
+        Columns::Rate | Columns::RateExact => format!(
+            "{:<33} {:>8} {:>8} {:>8} {:>8} {:>8}\n  -> RemoteAddress:Port\n",
+            "Prot LocalAddress:Port", "CPS", "InPPS", "OutPPS", "InBPS", "OutBPS"
+        ),
     }
 }
 
@@ -87,6 +95,7 @@ fn service_line(service: &ServiceRow, columns: Columns) -> String {
         Columns::Stats | Columns::StatsExact => {
             format!("{name:<33}{}\n", counters(&service.counters, columns))
         }
+        Columns::Rate | Columns::RateExact => format!("{name:<33}{}\n", rates(&service.rates, columns)),
     }
 }
 
@@ -102,6 +111,9 @@ fn dest_line(dest: &DestRow, columns: Columns) -> String {
         ),
         Columns::Stats | Columns::StatsExact => {
             format!("  -> {:<28}{}\n", dest.dest.to_string(), counters(&dest.counters, columns))
+        }
+        Columns::Rate | Columns::RateExact => {
+            format!("  -> {:<28}{}\n", dest.dest.to_string(), dest_rates(&dest.rates, columns))
         }
     }
 }
@@ -186,6 +198,29 @@ fn counters(counters: &CounterFields, columns: Columns) -> String {
     ]
     .map(number)
     .concat()
+}
+
+fn rates(rates: &RateFields, columns: Columns) -> String {
+    let number = if columns == Columns::RateExact { exact_number } else { large_number };
+    [
+        rates.connections_per_second,
+        rates.in_packets_per_second,
+        rates.out_packets_per_second,
+        rates.in_bytes_per_second,
+        rates.out_bytes_per_second,
+    ]
+    .map(number)
+    .concat()
+}
+
+/// Of a destination the connection and packet rates are never shortened.
+fn dest_rates(of: &RateFields, columns: Columns) -> String {
+    if columns == Columns::RateExact {
+        return rates(of, columns);
+    }
+    let plain = [of.connections_per_second, of.in_packets_per_second, of.out_packets_per_second];
+    let shortened = [of.in_bytes_per_second, of.out_bytes_per_second].map(large_number);
+    plain.map(|rate| format!(" {rate:>8}")).concat() + &shortened.concat()
 }
 
 /// A counter in 9 bytes; division truncates, and the limits are not the unit boundaries.

@@ -1,8 +1,9 @@
-//! The status screen: process, ports, workers, tables, warnings.
+//! The status screen: process, ports, workers, estimators, tables, warnings.
 
 use serde::Serialize;
 
-use crate::api::rows::{DaemonRow, PortRow, StatusRow, TableRow, WarningRow, WorkerRow};
+use crate::api::rows::{DaemonRow, EstSummaryRow, PortRow, StatusRow, TableRow, WarningRow, WorkerRow};
+use crate::show::est;
 use crate::show::table::{self, number, text};
 
 /// The rows of a status, by kind; also the shape of `weir status --json`.
@@ -14,6 +15,8 @@ pub struct Status {
     pub ports: Vec<PortRow>,
     /// Workers by number.
     pub workers: Vec<WorkerRow>,
+    /// The estimators.
+    pub estimators: EstSummaryRow,
     /// Tables of fixed size.
     pub tables: Vec<TableRow>,
     /// What an operator should know.
@@ -29,6 +32,7 @@ impl Status {
                 StatusRow::Daemon(row) => status.daemon = row,
                 StatusRow::Port(row) => status.ports.push(row),
                 StatusRow::Worker(row) => status.workers.push(row),
+                StatusRow::Estimators(row) => status.estimators = row,
                 StatusRow::Table(row) => status.tables.push(row),
                 StatusRow::Warning(row) => status.warnings.push(row),
             }
@@ -38,11 +42,15 @@ impl Status {
 
     /// The screen.
     pub fn text(&self) -> String {
-        [self.daemon_text(), self.ports_text(), self.workers_text(), self.tables_text(), self.warnings_text()]
-            .into_iter()
-            .filter(|part| !part.is_empty())
-            .collect::<Vec<_>>()
-            .join("\n")
+        let parts = [
+            self.daemon_text(),
+            self.ports_text(),
+            self.workers_text(),
+            est::line(&self.estimators),
+            self.tables_text(),
+            self.warnings_text(),
+        ];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
     }
 
     fn daemon_text(&self) -> String {

@@ -166,6 +166,13 @@ impl Block {
         }
     }
 
+    /// First periods of slots without a pass are counted from `now`. Control.
+    pub fn begin_fresh(&self, now: When) {
+        if let Some(state) = self.lock().as_mut() {
+            state.first_fresh = now;
+        }
+    }
+
     /// Starts slot `i` at the sums that `base` reads. Control.
     pub fn add(&self, i: usize, now: When, base: impl FnOnce() -> Totals) {
         if let Some(state) = self.lock().as_mut() {

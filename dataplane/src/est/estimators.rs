@@ -33,10 +33,22 @@ impl Estimators {
     /// monotonic time in nanoseconds.
     pub fn add(&self, now_ns: u64) -> Option<u32> {
         let mut plan = self.plan();
-        let (block, i) = plan.take(&self.blocks, self.slabs.len(), now_ns)?;
+        let (block, i, opened) = plan.take(&self.blocks, self.slabs.len(), now_ns)?;
+        let now = plan.now(now_ns);
+        drop(plan);
+        if opened {
+            self.slabs.iter().for_each(|slab| slab.touch_block(block));
+        }
         let slot = (block * BLOCK + i) as u32;
-        self.blocks[block].add(i, plan.now(now_ns), || counters::sum(&self.slabs, slot));
+        self.blocks[block].add(i, now, || counters::sum(&self.slabs, slot));
         Some(slot)
+    }
+
+    /// Counts first periods from `now_ns`: until then nothing was passed and nothing counted. Control, right before
+    /// the first thread starts.
+    pub fn begin(&self, now_ns: u64) {
+        let now = self.plan().now(now_ns);
+        self.blocks.iter().for_each(|block| block.begin_fresh(now));
     }
 
     /// Passes a slot no more: its object is deleted, but may come back. Totals and rates stay. Control.
@@ -100,6 +112,18 @@ impl Estimators {
     /// What happened since the last call, for the log and for starting threads. Control.
     pub fn take_events(&self) -> Vec<Event> {
         std::mem::take(&mut self.plan().events)
+    }
+
+    /// Whether [`Estimators::take_events`] has some. A thread that sees it wakes control.
+    pub fn has_events(&self) -> bool {
+        !self.plan().events.is_empty()
+    }
+
+    /// Threads that were asked for and have not said [`crate::est::Next::Unused`] since: those to start again after
+    /// estimation was off. Control.
+    pub fn wanted(&self) -> Vec<usize> {
+        let plan = self.plan();
+        (0..plan.threads.len()).filter(|&t| plan.threads[t].wanted).collect()
     }
 
     /// Every thread that has something to do. Control.

@@ -160,16 +160,16 @@ impl Plan {
 
     /// Hands out a slot: the lowest free one of the row that will have its turn last, among those with room. Its block,
     /// its place in it, and whether the block is newly in use; `None` when every slot is taken.
-    pub fn take(&mut self, blocks: &[Block], workers: usize, now_ns: u64) -> Option<(usize, usize)> {
+    pub fn take(&mut self, blocks: &[Block], workers: usize, now_ns: u64) -> Option<(usize, usize, bool)> {
         let (home, away) = self.choose(now_ns)?;
         let row = &self.threads[home.thread].rows[home.row];
-        let block = match row.blocks.iter().rev().find(|&&b| self.placed[b].free > 0) {
-            Some(&block) => block,
+        let (block, opened) = match row.blocks.iter().rev().find(|&&b| self.placed[b].free > 0) {
+            Some(&block) => (block, false),
             None => {
                 let Reverse(block) = self.unopened.pop()?;
                 blocks[block].open(home, workers);
                 self.place(block, home);
-                block
+                (block, true)
             }
         };
         self.spilled += u64::from(away < ROWS - 1);
@@ -179,7 +179,7 @@ impl Plan {
         placed.free -= 1;
         placed.ests += 1;
         self.threads[home.thread].rows[home.row].free -= 1;
-        Some((block, i))
+        Some((block, i, opened))
     }
 
     /// Takes a slot back; its block goes out of use with the last one.

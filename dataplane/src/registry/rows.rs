@@ -1,4 +1,5 @@
-//! The registry as listed: services, destinations and totals with their counts. Control; never asks a worker.
+//! The registry as listed: services, destinations and totals with their counts and rates. Control; never asks a worker,
+//! nor waits for an estimator thread.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use config::{DestKey, ServiceKey};
 
 use super::{Registry, dest_key, ipv4};
 use crate::counters::{self, Totals};
+use crate::est::Snapshot;
 use crate::route::Net;
 use crate::service::{Dest, Service};
 
@@ -15,8 +17,10 @@ use crate::service::{Dest, Service};
 pub struct ServiceRow {
     /// The service as published.
     pub service: Arc<Service>,
-    /// What it counted.
+    /// What it has counted by now.
     pub totals: Totals,
+    /// What its last pass left: totals as the IPVS family shows them, and rates.
+    pub stats: Snapshot,
     /// Its destinations, in list order.
     pub dests: Vec<DestRow>,
 }
@@ -32,11 +36,31 @@ pub struct DestRow {
     pub inactive: u32,
     /// At its upper threshold.
     pub overloaded: bool,
-    /// What it counted.
+    /// What it has counted by now.
     pub totals: Totals,
+    /// What its last pass left: totals as the IPVS family shows them, and rates.
+    pub stats: Snapshot,
+}
+
+/// Who a statistic belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectName {
+    /// The service.
+    pub service: ServiceKey,
+    /// The destination of it; `None` for the service itself.
+    pub dest: Option<DestKey>,
 }
 
 impl Registry {
+    /// What the last pass left of every service and destination, in an order that holds until the next change.
+    pub fn stats_of_all(&self) -> impl Iterator<Item = (ObjectName, Snapshot)> {
+        let of = |service: ServiceKey, dest, slot| (ObjectName { service, dest }, self.stats_of(slot));
+        self.services.iter().flat_map(move |service| {
+            let dests = service.dests.iter().map(move |d| of(service.key, Some(dest_key(d)), d.slot));
+            std::iter::once(of(service.key, None, service.slot)).chain(dests)
+        })
+    }
+
     /// Every service with its counts and statistics, in no particular order. Never asks a worker.
     pub fn rows(&self) -> impl Iterator<Item = ServiceRow> {
         self.services.iter().map(|service| self.row(service))
@@ -48,14 +72,19 @@ impl Registry {
         self.services.find(addr, key.port, key.proto.number()).map(|service| self.row(service))
     }
 
-    /// What one service counted, its destinations left out.
-    pub fn service_totals(&self, key: ServiceKey) -> Option<Totals> {
-        self.service(key).ok().map(|service| self.totals_of(service.slot))
+    /// What the last pass left of one service, its destinations left out.
+    pub fn service_stats(&self, key: ServiceKey) -> Option<Snapshot> {
+        self.service(key).ok().map(|service| self.stats_of(service.slot))
     }
 
-    /// What the whole box counted.
+    /// What the whole box has counted by now.
     pub fn totals(&self) -> Totals {
         self.totals_of(counters::TOTALS)
+    }
+
+    /// What the last pass left of the whole box.
+    pub fn stats(&self) -> Snapshot {
+        self.stats_of(counters::TOTALS)
     }
 
     /// Whether the destination was deleted and is kept: adding it again takes it back.
@@ -93,13 +122,18 @@ impl Registry {
                 inactive: state.inactive(),
                 overloaded: state.is_overloaded(),
                 totals: self.totals_of(dest.slot),
+                stats: self.stats_of(dest.slot),
             }
         });
-        let totals = self.totals_of(service.slot);
-        ServiceRow { service: Arc::clone(service), totals, dests: dests.collect() }
+        let (totals, stats) = (self.totals_of(service.slot), self.stats_of(service.slot));
+        ServiceRow { service: Arc::clone(service), totals, stats, dests: dests.collect() }
     }
 
-    pub(super) fn totals_of(&self, slot: u32) -> Totals {
-        counters::sum(&self.slabs, slot).since(self.slots.base(slot))
+    fn totals_of(&self, slot: u32) -> Totals {
+        self.estimators().live(slot).unwrap_or_default()
+    }
+
+    fn stats_of(&self, slot: u32) -> Snapshot {
+        self.estimators().read(slot).unwrap_or_default()
     }
 }

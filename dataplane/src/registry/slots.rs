@@ -1,18 +1,17 @@
-//! Object slots (counters, destination state) and service indices: dense numbers, lowest first, reused only after
-//! every worker has forgotten them.
+//! Object slots (counters, estimator, destination state) and service indices: reused only after every worker has
+//! forgotten them. Slots are the estimators' to hand out, in the order they are passed; indices are dense, lowest first.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
 
-use crate::counters::Totals;
+use crate::est::Estimators;
 
 pub(super) struct Slots {
-    slots: Numbers,
+    estimators: Arc<Estimators>,
     indices: Numbers,
     /// Service slots and indices to be freed once that generation is in force everywhere.
     retired: VecDeque<(u64, u32, u32)>,
-    /// Sums at which the slot's present object started; grows as slots are handed out.
-    bases: Vec<Totals>,
 }
 
 /// Numbers below a limit, the lowest free one first.
@@ -36,31 +35,38 @@ impl Numbers {
 }
 
 impl Slots {
-    /// Slots below `slots` (0 is the totals') and service indices below `indices`.
-    pub(super) fn new(slots: u32, indices: u32) -> Self {
-        Self {
-            slots: Numbers { limit: slots, fresh: 1, free: BinaryHeap::new() },
-            indices: Numbers { limit: indices, fresh: 0, free: BinaryHeap::new() },
-            retired: VecDeque::new(),
-            bases: Vec::new(),
-        }
+    /// Slots of `estimators`, and service indices below `indices`.
+    pub(super) fn new(estimators: Arc<Estimators>, indices: u32) -> Self {
+        let indices = Numbers { limit: indices, fresh: 0, free: BinaryHeap::new() };
+        Self { estimators, indices, retired: VecDeque::new() }
     }
 
-    pub(super) fn take(&mut self) -> Option<u32> {
-        self.slots.take()
+    pub(super) fn estimators(&self) -> &Arc<Estimators> {
+        &self.estimators
+    }
+
+    /// A slot for a new object, whose statistics start at zero.
+    pub(super) fn take(&mut self, now_ns: u64) -> Option<u32> {
+        self.estimators.add(now_ns)
     }
 
     pub(super) fn take_index(&mut self) -> Option<u32> {
         self.indices.take()
     }
 
-    /// Gives a destination's slot back; nobody refers to it any more.
-    pub(super) fn release(&mut self, slot: u32) {
-        self.slots.free.push(Reverse(slot));
+    /// Gives an index back that nobody was told of.
+    pub(super) fn untake_index(&mut self, index: u32) {
+        self.indices.free.push(Reverse(index));
     }
 
-    /// Gives a service's slot and index back once `generation` is in force.
+    /// Gives a destination's slot back; nobody refers to it any more.
+    pub(super) fn release(&mut self, slot: u32) {
+        self.estimators.release(slot);
+    }
+
+    /// Gives a service's slot and index back once `generation` is in force. It is estimated no more.
     pub(super) fn retire(&mut self, slot: u32, index: u32, generation: u64) {
+        self.estimators.suspend(slot);
         self.retired.push_back((generation, slot, index));
     }
 
@@ -68,20 +74,8 @@ impl Slots {
     pub(super) fn reclaim(&mut self, generation: u64) {
         while let Some((_, slot, index)) = self.retired.front().copied().filter(|r| r.0 <= generation) {
             self.retired.pop_front();
-            self.slots.free.push(Reverse(slot));
+            self.estimators.release(slot);
             self.indices.free.push(Reverse(index));
         }
-    }
-
-    pub(super) fn base(&self, slot: u32) -> Totals {
-        self.bases.get(slot as usize).copied().unwrap_or_default()
-    }
-
-    pub(super) fn set_base(&mut self, slot: u32, base: Totals) {
-        let slot = slot as usize;
-        if self.bases.len() <= slot {
-            self.bases.resize(slot + 1, Totals::default());
-        }
-        self.bases[slot] = base;
     }
 }

@@ -1,11 +1,13 @@
 //! Life of services and destinations as control sees it: slots, trash, statistics, refusals.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::Release;
 
 use config::Proto;
 
 use super::*;
 use crate::counters::Totals;
+use crate::est::{Engine, Host, Next, PERIOD_NS, Snapshot};
 use crate::publish::Publisher;
 
 const WEB: ServiceKey = ServiceKey::new(Proto::Tcp, IpAddr::V4(Ipv4Addr::new(203, 0, 113, 10)), 80);
@@ -44,7 +46,35 @@ fn delete(service: ServiceKey, number: u8) -> Change {
     Change::DeleteDest { service, dest: destination(number).key }
 }
 
+/// Time that stands still.
+struct Still(u64);
+
+impl Host for Still {
+    fn now_ns(&mut self) -> u64 {
+        self.0
+    }
+
+    fn cpu_ns(&mut self) -> u64 {
+        self.0
+    }
+
+    fn between_pieces(&mut self) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
 impl Registry {
+    /// One pass of every estimator, or two.
+    fn pass(&mut self) {
+        let mut engine = Engine::new(Arc::clone(self.estimators()), 0);
+        let mut host = Still(self.est_now_ns);
+        while host.0 < self.est_now_ns + PERIOD_NS {
+            let Next::At(at) = engine.turn(&mut host) else { panic!("estimation is on") };
+            host.0 = host.0.max(at);
+        }
+        self.set_est_time(host.0);
+    }
+
     #[track_caller]
     fn must(&mut self, changes: &[Change]) {
         for change in changes {
@@ -147,7 +177,10 @@ fn a_service_made_anew_starts_its_statistics_over_and_keeps_its_connections() {
     let (service, dest) = (registry.slots(WEB).0, registry.slots(WEB).1[0]);
     registry.shared().dests[dest].bind();
     registry.counters(0).count_in(dest, service, 100);
-    assert_eq!(registry.totals().inpkts, 1);
+    assert_eq!((registry.totals().inpkts, registry.stats().totals.inpkts), (1, 0), "before the first pass");
+    registry.pass();
+    registry.pass();
+    assert_eq!((registry.stats().totals.inpkts, registry.dest_row(WEB, 1).stats.totals.inpkts), (1, 1));
 
     registry.must(&[Change::DeleteService { key: WEB }]);
     assert_eq!((registry.trashed(), registry.sizes()), (1, (0, 0)));
@@ -166,6 +199,44 @@ fn a_service_made_anew_starts_its_statistics_over_and_keeps_its_connections() {
     assert_eq!(registry.dest_row(WEB, 1).totals.inbytes, 50);
     assert_eq!(registry.find(WEB).unwrap().totals.inbytes, 50);
     assert_eq!(registry.totals().inbytes, 150, "the box's totals go on");
+    registry.pass();
+    registry.pass();
+    let row = registry.find(WEB).unwrap();
+    let shown = |stats: &Snapshot| (stats.totals.inbytes, stats.rates.inbps > 0);
+    assert_eq!((shown(&row.stats), shown(&row.dests[0].stats)), ((50, true), (50, true)));
+    registry.zero(Some(WEB));
+    assert_eq!(registry.find(WEB).unwrap().stats.totals, Totals::default());
+    assert_eq!(registry.stats().totals.inbytes, 150, "of a service, not of the box");
+    registry.zero(None);
+    assert_eq!((registry.stats().totals, registry.totals()), (Totals::default(), Totals::default()));
+}
+
+/// A worker that is behind counts in the slots of what it still knows: no object that came since has them, in its totals
+/// or in its rates.
+#[test]
+fn what_a_worker_counts_for_the_deleted_reaches_nobody() {
+    let mut registry = registry("");
+    registry.must(&[add_service(WEB), add(WEB, 1)]);
+    registry.pass();
+    let (service, dests) = registry.slots(WEB);
+    let generation = registry.snapshot().generation;
+    registry.must(&[Change::DeleteService { key: WEB }, add_service(DNS), add(DNS, 2)]);
+    let counters = registry.counters(0);
+    (0..1000).for_each(|_| counters.count_in(dests[0], service, 100));
+    let shown = |registry: &Registry| {
+        let row = registry.find(DNS).unwrap();
+        (row.stats.totals, row.stats.rates, row.dests[0].stats.totals, row.dests[0].stats.rates)
+    };
+    registry.pass();
+    registry.pass();
+    assert_eq!(shown(&registry), Default::default());
+
+    // Every worker has left it: the slot goes to the next service, which starts at what the deleted one left.
+    registry.reclaim(generation + 1);
+    registry.must(&[Change::DeleteService { key: DNS }, add_service(DNS), add(DNS, 2)]);
+    registry.pass();
+    registry.pass();
+    assert_eq!(shown(&registry), Default::default());
 }
 
 /// A slot that is used again starts at zero for its new object.

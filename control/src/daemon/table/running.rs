@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use config::knobs::{Cpus, Knob, KnobError, PREFIX};
 use config::{Change, Scheduler, Valid};
-use dataplane::counters::Totals;
+use dataplane::est::Snapshot;
 use dataplane::registry::Registry;
 use ipnet::IpNet;
 use rustix::io::Errno;
@@ -91,8 +91,8 @@ impl<'a> Running<'a> {
 
     fn listed(&self, entry: &Entry) -> Service {
         let key = registry_key(&entry.key).ok().filter(|_| entry.is_forwarded());
-        let totals = key.and_then(|key| self.registry.service_totals(key)).unwrap_or_default();
-        Service { key: entry.key, options: entry.options.clone(), stats: stats(&totals) }
+        let shown = key.and_then(|key| self.registry.service_stats(key)).unwrap_or_default();
+        Service { key: entry.key, options: entry.options.clone(), stats: stats(&shown) }
     }
 
     /// The service, for a change of one of its destinations.
@@ -185,7 +185,7 @@ impl Store for Running<'_> {
                 active: row.map_or(0, |row| row.active),
                 inactive: row.map_or(0, |row| row.inactive),
                 persistent: 0,
-                stats: stats(&row.map(|row| row.totals).unwrap_or_default()),
+                stats: stats(&row.map(|row| row.stats).unwrap_or_default()),
             }
         };
         Box::new(entry.dests.iter().rev().map(listed).collect::<Vec<_>>().into_iter())
@@ -308,15 +308,19 @@ impl Running<'_> {
     }
 }
 
-/// Counters as the family has them; this version computes no rates.
-pub fn stats(totals: &Totals) -> Stats {
+/// What the last pass left, as the family has it.
+pub fn stats(Snapshot { totals, rates, .. }: &Snapshot) -> Stats {
     Stats {
         conns: totals.conns,
         in_packets: totals.inpkts,
         out_packets: totals.outpkts,
         in_bytes: totals.inbytes,
         out_bytes: totals.outbytes,
-        ..Stats::default()
+        conns_per_second: rates.cps,
+        in_packets_per_second: rates.inpps,
+        out_packets_per_second: rates.outpps,
+        in_bytes_per_second: rates.inbps,
+        out_bytes_per_second: rates.outbps,
     }
 }
 

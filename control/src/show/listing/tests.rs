@@ -27,6 +27,7 @@ const SAMPLES: &[(&str, &str)] = &[
     sample!("027-stats-big"),
     sample!("029-stats-dest-64bit-truncated"),
     sample!("030-stats-mixed"),
+    sample!("032-rate"),
 ];
 
 #[test]
@@ -35,10 +36,13 @@ fn every_sample_prints_as_ipvsadm_prints_it() {
         let mut listing = read_state(section(text, "--- state before"));
         feed(&mut listing, section(text, "--- fed"));
         let command = text.lines().find(|l| l.starts_with("command:")).expect(name);
-        let columns = match (command.contains("--stats"), command.contains("--exact")) {
-            (false, _) => Columns::Plain,
-            (true, false) => Columns::Stats,
-            (true, true) => Columns::StatsExact,
+        let has = |option| command.contains(option);
+        let columns = match (has("--stats"), has("--rate"), has("--exact")) {
+            (true, _, false) => Columns::Stats,
+            (true, _, true) => Columns::StatsExact,
+            (_, true, false) => Columns::Rate,
+            (_, true, true) => Columns::RateExact,
+            _ => Columns::Plain,
         };
         let mut expected = section(text, "--- stdout").to_owned();
         if *name == "029-stats-dest-64bit-truncated" {
@@ -47,6 +51,10 @@ fn every_sample_prints_as_ipvsadm_prints_it() {
                 "192.168.1.10:8080                   1        2        3 ",
                 "192.168.1.10:8080            4294967297 8589934594 12884901891 ",
             );
+        }
+        if *name == "032-rate" {
+            // Byte rates of a destination too.
+            expected = expected.replace("123456K    1912M", "123456K    1234G");
         }
         assert_eq!(listing.text(columns), expected, "{name}");
     }
@@ -123,6 +131,7 @@ fn read_state(lines: &str) -> Listing {
                     inactive_connections: 0,
                     persistent_connections: 0,
                     counters: CounterFields::default(),
+                    rates: RateFields::default(),
                 };
                 let (_, dests) =
                     listing.services.iter_mut().find(|(s, _)| s.service == service.service).unwrap();
@@ -169,11 +178,16 @@ fn feed(listing: &mut Listing, lines: &str) {
         });
         for (name, value) in words.iter().filter_map(|w| w.split_once('=')) {
             let value: u64 = value.parse().unwrap();
-            let counters = match &mut dest {
-                Some(dest) => &mut dest.counters,
-                None => &mut row.counters,
+            let (counters, rates) = match &mut dest {
+                Some(dest) => (&mut dest.counters, &mut dest.rates),
+                None => (&mut row.counters, &mut row.rates),
             };
             match name {
+                "cps" => rates.connections_per_second = value,
+                "inpps" => rates.in_packets_per_second = value,
+                "outpps" => rates.out_packets_per_second = value,
+                "inbps" => rates.in_bytes_per_second = value,
+                "outbps" => rates.out_bytes_per_second = value,
                 "conns" => counters.connections_total = value,
                 "inpkts" => counters.in_packets_total = value,
                 "outpkts" => counters.out_packets_total = value,

@@ -108,12 +108,14 @@ fn additions_beyond_a_thread_start_another() {
     world.run(PERIOD_NS + 2 * TICK_NS);
     assert_eq!((world.threads(), world.est.over_budget()), (2, 0));
     assert!(slots.iter().all(|&s| world.est.read(s).unwrap().passed_ns.is_some()));
+    // After a pause both are to be started again.
+    assert_eq!(world.est.wanted(), [0, 1]);
     // Lower threads are filled first, and an empty one ends.
     slots[40_000..].iter().for_each(|&s| world.est.release(s));
     world.run(PERIOD_NS);
     let first = world.est.status()[0];
     (0..first.est_max.min(1000)).for_each(|_| assert!(world.est.add(world.host.now).is_some()));
     world.run(PERIOD_NS);
-    assert_eq!(world.threads(), 1, "{:?}", world.est.status());
+    assert_eq!((world.threads(), world.est.wanted()), (1, vec![0]), "{:?}", world.est.status());
     world.check();
 }

@@ -51,6 +51,18 @@ fn zeroing_starts_totals_and_rates_over() {
     assert_eq!((snapshot.totals.inpkts, snapshot.totals.inbytes), (20_000, 2_000_000));
 }
 
+/// Threads start long after the configuration was read: what is counted from then on is a first period like any other.
+#[test]
+fn first_periods_count_from_the_start_of_the_threads() {
+    let mut world = World::new(1, 4, Settings::default(), 100);
+    let slot = world.add();
+    world.host.now += 60 * SECOND;
+    world.est.begin(world.host.now);
+    world.count(slot, 2000);
+    world.run(PERIOD_NS);
+    assert_eq!(world.inpps(slot), 250);
+}
+
 #[test]
 fn a_pause_makes_no_spike() {
     let (mut world, slot) = steady(Settings::default());
