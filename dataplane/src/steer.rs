@@ -104,7 +104,7 @@ impl Steer {
                 let client = u64::from(address) | u64::from(port) << 32;
                 let product = u128::from(client ^ mask) * u128::from(*factor);
                 let hash = (product >> 64) as u32 ^ product as u32 ^ (product >> 32) as u32;
-                (u64::from(hash) * self.workers as u64 >> 32) as usize
+                ((u64::from(hash) * self.workers as u64) >> 32) as usize
             }
             Spread::Toeplitz(table) => {
                 let word = (address >> 16) as u16 ^ address as u16 ^ port;

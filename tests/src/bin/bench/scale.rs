@@ -125,11 +125,11 @@ fn handoff_row<'eal>(bench: &mut Bench<'eal>, eal: &'eal Eal) -> Result<(), Stri
     let mut rings = rings(eal, ID)?;
     let control = Control::new(rules("nat"), &steer, bench.clock.now_ns())?;
     let mut ports = Vec::new();
-    for id in 0..2 {
+    for (id, ring) in rings.iter_mut().enumerate() {
         let frames = Frames::of_clients(L4::Tcp, clients(&steer, id, Clients::Own));
         ports.push(Ports {
             feed: Feed::new(bench.pool.clone(), frames),
-            ring: rings[id].take(),
+            ring: ring.take(),
             silent: false,
         });
     }
@@ -227,7 +227,7 @@ fn rate<'eal>(
             let frames = |which| Frames::of_clients(L4::Tcp, clients(&steer, id, which));
             let mut ports = Ports { feed: Feed::new(pool, frames(Clients::Own)), ring, silent: false };
             // Whoever fails still meets the other one here.
-            let mut made = made.inspect(|_| ()).map(|(lcore, mut worker)| {
+            let mut made = made.map(|(lcore, mut worker)| {
                 open(&mut worker, &mut ports, || clock.now_ns());
                 (lcore, worker)
             });
