@@ -50,11 +50,25 @@ bench: setup ## nanoseconds a packet against DPDK's testpmd (ROWS=pattern, QUICK
 soak: build ## the tests that take minutes: long runs, throughput beside testpmd
 	@WEIR_SOAK=1 .ci/with-hugepages $(TEST_PAGES) .ci/test
 
-install: build ## the programs and the unit under PREFIX (/usr/local), DESTDIR in front
+MAN := $(DESTDIR)$(PREFIX)/share/man
+COMPLETIONS := $(DESTDIR)$(PREFIX)/share
+
+install: build ## programs, unit, manual pages, completions under PREFIX (/usr/local), DESTDIR in front
 	install -D -m 755 -t '$(DESTDIR)$(PREFIX)/bin' target/release/weir target/release/weiradm
 	install -D -m 644 -t '$(DESTDIR)$(PREFIX)/lib/weir' target/release/libweir_ipvs.so
 	install -d '$(DESTDIR)$(PREFIX)/lib/systemd/system'
 	sed 's|@PREFIX@|$(PREFIX)|' control/weir.service >'$(DESTDIR)$(PREFIX)/lib/systemd/system/weir.service'
+	install -d '$(MAN)/man5' '$(MAN)/man8' '$(COMPLETIONS)/bash-completion/completions' \
+		'$(COMPLETIONS)/zsh/site-functions' '$(COMPLETIONS)/fish/vendor_completions.d'
+	target/release/weir manual weir >'$(MAN)/man8/weir.8'
+	target/release/weir manual weiradm >'$(MAN)/man8/weiradm.8'
+	target/release/weir manual weir.toml >'$(MAN)/man5/weir.toml.5'
+	for program in weir weiradm; do \
+		complete="target/release/weir completions --program $$program"; \
+		$$complete bash >'$(COMPLETIONS)/bash-completion/completions/'$$program && \
+		$$complete zsh >'$(COMPLETIONS)/zsh/site-functions/_'$$program && \
+		$$complete fish >'$(COMPLETIONS)/fish/vendor_completions.d/'$$program.fish || exit; \
+	done
 	install -D -m 644 -t '$(DESTDIR)$(PREFIX)/share/doc/weir' README.md CHANGELOG.md LICENSE LICENSE-APACHE LICENSE-MIT
 
 clean: ## remove what was built

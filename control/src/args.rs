@@ -4,8 +4,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 
 use crate::api::codec::{RATES_TOP, RateOrder};
+use crate::manual::{Page, Program};
 use crate::show::proc::NAMES as PROC_NAMES;
 
 /// Environment variable that names the control socket.
@@ -116,6 +118,12 @@ pub enum Command {
         programs cannot be run so. The exit status is the program's.\n\n\
         Example:\n  weir exec -- ipvsadm -Ln --stats")]
     Exec(ExecArgs),
+    /// Print a shell's completions of our command lines
+    #[command(after_help = "Example:\n  weir completions bash --program weiradm")]
+    Completions(CompletionsArgs),
+    /// Print a manual page, for man(1)
+    #[command(hide = true, after_help = "Example:\n  weir manual weir.toml")]
+    Manual(ManualArgs),
 }
 
 /// `weir run`.
@@ -399,6 +407,23 @@ pub struct ExecArgs {
     /// The program and its arguments
     #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     pub program: Vec<OsString>,
+}
+
+/// `weir completions`.
+#[derive(Debug, Args)]
+pub struct CompletionsArgs {
+    /// The shell
+    pub shell: Shell,
+    /// Program whose words are completed
+    #[arg(long, value_name = "PROGRAM", default_value = "weir")]
+    pub program: Program,
+}
+
+/// `weir manual`.
+#[derive(Debug, Args)]
+pub struct ManualArgs {
+    /// The page
+    pub page: Page,
 }
 
 #[cfg(test)]

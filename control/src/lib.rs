@@ -11,6 +11,7 @@
 //! | [`api`] | the control socket: messages, rows, both ends |
 //! | [`ipvs`] | the kernel's IPVS messages on any store |
 //! | [`weiradm`] | ipvsadm's command line over them |
+//! | [`manual`] | manual pages and completions, from the tables |
 //! | [`show`] | text for people, made from rows |
 //! | [`conn_filter`], [`failure`] | filters of connections; errors and exit statuses |
 #![forbid(unsafe_code)]
@@ -23,6 +24,7 @@ pub mod daemon;
 pub mod exec;
 pub mod failure;
 pub mod ipvs;
+pub mod manual;
 pub mod replay;
 pub mod show;
 pub mod transactions;

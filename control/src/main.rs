@@ -46,6 +46,14 @@ fn run() -> Exit {
         Command::Log(args) => return ended(control::transactions::log(args)),
         Command::Rollback(args) => return ended(control::transactions::rollback(args)),
         Command::Exec(args) => Err(control::exec::exec(args)),
+        Command::Completions(args) => {
+            control::manual::completions(args);
+            Ok(())
+        }
+        Command::Manual(args) => {
+            control::manual::manual(args);
+            Ok(())
+        }
     };
     ended(result.map(|()| Exit::Done))
 }

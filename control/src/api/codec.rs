@@ -551,12 +551,20 @@ impl Reply {
             NetlinkPayload::Error(error) => Ok(match error.code {
                 None => Reply::Ack,
                 Some(code) => Reply::Refused(Refusal {
-                    errno: Errno::from_raw_os_error(code.get().wrapping_neg()),
+                    errno: errno(code.get()),
                     text: reason(message.header.flags, &error.header),
                 }),
             }),
             _ => Err(DecodeError::from("unexpected message type")),
         }
+    }
+}
+
+/// The error number of a refusal, which has it negative; EPROTO for a number that is none.
+pub fn errno(code: i32) -> Errno {
+    match code.wrapping_neg() {
+        number @ 1..=4095 => Errno::from_raw_os_error(number),
+        _ => Errno::PROTO,
     }
 }
 

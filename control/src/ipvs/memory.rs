@@ -30,6 +30,8 @@ pub struct MemoryStore {
     pub info: Info,
     /// Interfaces with their MTU in bytes.
     pub interfaces: HashMap<String, u32>,
+    /// Services it takes; beyond, ENOMEM.
+    pub services_max: usize,
     places: HashMap<ServiceKey, Place>,
     entries: BTreeMap<Place, (Service, Vec<Dest>)>,
     added: u64,
@@ -42,6 +44,7 @@ impl Default for MemoryStore {
         MemoryStore {
             info: Info { version: Info::VERSION, table_size: TABLE_SIZE },
             interfaces: HashMap::new(),
+            services_max: usize::MAX,
             places: HashMap::new(),
             entries: BTreeMap::new(),
             added: 0,
@@ -93,6 +96,9 @@ impl Store for MemoryStore {
     }
 
     fn add_service(&mut self, key: ServiceKey, options: ServiceOptions) -> Result<(), Errno> {
+        if self.entries.len() >= self.services_max {
+            return Err(Errno::NOMEM);
+        }
         let place = (key.mark() != 0, self.added);
         self.added += 1;
         self.places.insert(key, place);

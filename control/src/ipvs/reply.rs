@@ -8,7 +8,7 @@ use super::attr::Attrs;
 use super::request::{self, number};
 use super::types::{Daemon, Dest, Family, Info, Service, Timeouts};
 use super::{attr, daemon, dest, lookup, service};
-use crate::api::codec::Incoming;
+use crate::api::codec::{self, Incoming};
 
 /// Bytes of a netlink header.
 const HEADER_BYTES: usize = 16;
@@ -45,7 +45,7 @@ impl Reply {
             NLMSG_DONE => Reply::Done,
             NLMSG_ERROR => match i32::from_ne_bytes(*payload.first_chunk()?) {
                 0 => Reply::Ack,
-                code => Reply::Refused(Errno::from_raw_os_error(code.wrapping_neg())),
+                code => Reply::Refused(codec::errno(code)),
             },
             _ => Reply::Object(Object(payload.get(GENL_HDRLEN..)?.to_vec())),
         })

@@ -1,5 +1,9 @@
 //! The grammar as tables: every word with its letter and value, every command with the options that go with it.
 
+use std::collections::HashSet;
+
+use clap::{Arg, ArgAction};
+
 /// What a word takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Takes {
@@ -128,6 +132,22 @@ const WORDS: &[WordRow] = &[
     ("save-all",        None,      Nothing, Word::SaveAll),
     ("atomic",          None,      Nothing, Word::Atomic),
 ];
+
+/// The words as a command line of clap, for what can be made of one: completions, and tests of the manual. `--socket`,
+/// which comes before the words, is among them.
+pub fn words_as_command() -> clap::Command {
+    let argument = |(name, letter, takes, _): &WordRow| {
+        let action = if *takes == Nothing { ArgAction::SetTrue } else { ArgAction::Set };
+        let argument = Arg::new(*name).long(*name).action(action);
+        letter.map_or(argument.clone(), |letter| argument.short(letter))
+    };
+    // `list` has two letters, and two rows.
+    let mut names = HashSet::new();
+    let rows = WORDS.iter().filter(|row| names.insert(row.0)).map(argument);
+    let mut command = clap::Command::new("weiradm").disable_help_flag(true).disable_version_flag(true);
+    command = command.arg(Arg::new("socket").long("socket").action(ArgAction::Set)).args(rows);
+    command
+}
 
 /// The row of a long name; it cannot be abbreviated.
 pub(super) fn by_name(name: &str) -> Option<(Takes, Word)> {

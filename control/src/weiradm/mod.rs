@@ -33,9 +33,11 @@ pub mod words_of;
 
 pub use client::Client;
 pub use conns::Entry;
+pub use grammar::words_as_command;
 pub use lines::{BadLine, Lines};
 pub use names::{Names, SystemNames};
 pub use run::{Console, run, save_all};
+pub use text::help;
 pub use transport::{SocketTransport, Transport};
 
 /// Exit statuses of ipvsadm.

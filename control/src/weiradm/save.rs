@@ -38,8 +38,11 @@ impl<'a> Form<'a> {
         if options.flags & flag::ONE_PACKET != 0 {
             out.push_str(" -o");
         }
-        if let Some(flags) = scheduler_flag_names(service) {
-            out.push_str(&format!(" -b {flags}"));
+        match scheduler_flag_names(service) {
+            // A flag that the scheduler has no name for leaves nothing, which cannot be restored.
+            Some(_) if self.thresholds => out.push_str(&format!(" -b {}", numbered(options.flags))),
+            Some(flags) => out.push_str(&format!(" -b {flags}")),
+            None => {}
         }
         out.push('\n');
         for dest in &dests {
@@ -99,6 +102,12 @@ pub(super) fn daemon(daemon: &Daemon) -> String {
          --mcast-ttl {}\n",
         daemon.interface, daemon.sync_id, daemon.max_bytes, daemon.group, daemon.port, daemon.ttl
     )
+}
+
+/// Scheduler flags by the names that every scheduler knows.
+fn numbered(flags: u32) -> String {
+    let set = (1..).zip(flag::SCHEDULER).filter(|(_, bit)| flags & bit != 0);
+    set.map(|(number, _)| format!("flag-{number}")).collect::<Vec<_>>().join(",")
 }
 
 /// Options of a tunnelled destination, a blank before each.

@@ -19,7 +19,7 @@ pub(super) fn version(program: &str) -> String {
 }
 
 /// The help. Called as `ipvsadm`, ipvsadm's own.
-pub(super) fn help(program: &str) -> String {
+pub fn help(program: &str) -> String {
     let mut help = version(program);
     help.push_str(&include_str!("help.txt").replace("PROGRAM", program));
     if file_name(program) != IPVSADM {

@@ -127,11 +127,7 @@ fn handoff_row<'eal>(bench: &mut Bench<'eal>, eal: &'eal Eal) -> Result<(), Stri
     let mut ports = Vec::new();
     for (id, ring) in rings.iter_mut().enumerate() {
         let frames = Frames::of_clients(L4::Tcp, clients(&steer, id, Clients::Own));
-        ports.push(Ports {
-            feed: Feed::new(bench.pool.clone(), frames),
-            ring: ring.take(),
-            silent: false,
-        });
+        ports.push(Ports { feed: Feed::new(bench.pool.clone(), frames), ring: ring.take(), silent: false });
     }
     let mut workers: Vec<Subject<Mbuf<'eal>>> =
         (0..2).map(|id| control.worker(id)).collect::<Result<_, _>>()?;
