@@ -21,6 +21,7 @@ pub struct EalArgs {
     pci: Vec<String>,
     vdevs: Vec<String>,
     extra: Vec<String>,
+    typed: Option<Vec<String>>,
 }
 
 /// Memory without a wish: holds 65 535 mbufs of 2 KiB with room for rings and queues.
@@ -45,7 +46,18 @@ impl EalArgs {
             pci: Vec::new(),
             vdevs: Vec::new(),
             extra: Vec::new(),
+            typed: None,
         }
+    }
+
+    /// The EAL options a person typed, given to DPDK as they are; the lcores alone come from
+    /// [`EalArgs::main_cpu`], so `words` hold no `-l`, `-c` or `--lcores`. What the other methods
+    /// say does not count. DPDK itself judges the words, and leaves files in hugetlbfs if they ask
+    /// for hugepages without `--in-memory`.
+    pub fn as_typed(words: Vec<String>) -> Self {
+        let normal = words.iter().any(|word| word == "--no-huge");
+        let pages = if normal { Pages::Normal } else { Pages::Huge };
+        EalArgs { pages, typed: Some(words), ..EalArgs::new() }
     }
 
     /// Hugepages, normal pages, or whatever there is.
@@ -109,6 +121,15 @@ impl EalArgs {
         self
     }
 
+    /// The pages these arguments lead to; typed ones are not checked against what is free.
+    pub(crate) fn page_choice(&self, free_mb: u64) -> Result<PageChoice, DpdkError> {
+        match (&self.typed, self.pages) {
+            (None, wish) => PageChoice::decide(wish, self.memory_mb, free_mb),
+            (Some(_), Pages::Normal) => Ok(PageChoice::Normal { wanted_mb: self.memory_mb, free_mb }),
+            (Some(_), _) => Ok(PageChoice::Huge { wanted_mb: self.memory_mb, free_mb }),
+        }
+    }
+
     /// The argument vector, program name first.
     pub(crate) fn to_argv(&self, pages: PageChoice) -> Result<Vec<CString>, DpdkError> {
         self.check()?;
@@ -117,6 +138,12 @@ impl EalArgs {
         argv.word("program name", "weir")?;
         // The caller's threads register for the other lcore ids.
         argv.pair("--lcores", "main CPU", &format!("0@{main_cpu}"))?;
+        if let Some(words) = &self.typed {
+            for word in words {
+                argv.word("EAL argument", word)?;
+            }
+            return Ok(argv.0);
+        }
         argv.pair("-m", "memory", &self.memory_mb.to_string())?;
         argv.pair("--file-prefix", "file prefix", &self.file_prefix)?;
         // No file survives the process in either mode. DPDK refuses --no-huge with --in-memory.
@@ -166,7 +193,7 @@ impl EalArgs {
             }
         }
         // Words after "--" are the program's own: DPDK would ignore what follows.
-        if self.extra.iter().any(|argument| argument == "--") {
+        if self.extra.iter().chain(self.typed.iter().flatten()).any(|argument| argument == "--") {
             return bad("EAL argument", "--", "ends the arguments of the EAL");
         }
         Ok(())
@@ -218,6 +245,17 @@ mod tests {
             line(&args, HUGE).unwrap(),
             "weir --lcores 0@0 -m 256 --file-prefix weir --in-memory -a 0000:01:00.0"
         );
+    }
+
+    #[test]
+    fn typed_arguments_stay_as_they_are() {
+        let args = EalArgs::as_typed(vec!["-m".into(), "200".into(), "--in-memory".into()]).main_cpu(1);
+        assert_eq!(line(&args, HUGE).unwrap(), "weir --lcores 0@1 -m 200 --in-memory");
+        assert!(matches!(args.page_choice(0), Ok(PageChoice::Huge { .. })));
+        let args = EalArgs::as_typed(vec!["--no-huge".into()]);
+        assert!(matches!(args.page_choice(4096), Ok(PageChoice::Normal { .. })));
+        let refused = line(&EalArgs::as_typed(vec!["--".into()]), NORMAL).unwrap_err();
+        assert_eq!(refused, "EAL argument `--` ends the arguments of the EAL");
     }
 
     #[test]

@@ -66,7 +66,7 @@ impl Eal {
     /// [`DpdkError::EalAlreadyStarted`]; [`DpdkError::EalStart`], after which the process can only
     /// report and end.
     pub fn start(args: &EalArgs) -> Result<Eal, DpdkError> {
-        let pages = PageChoice::decide(args.pages, args.memory_mb, free_hugepages_mb())?;
+        let pages = args.page_choice(free_hugepages_mb())?;
         let argv = args.to_argv(pages)?;
         if STARTED.swap(true, Ordering::AcqRel) {
             return Err(DpdkError::EalAlreadyStarted);

@@ -9,7 +9,7 @@
 //! | `lcore`, `thread` | [`LcoreToken`] for the caller's own threads; CPU list, niceness, slack, name |
 //! | `peer` | groups of a process that connects |
 //! | `mempool`, `mbuf`, `burst` | [`Mempool`], [`Mbuf`], [`Burst`] and [`free_bulk`] |
-//! | `port`, `device`, `queue` | [`PortClaim`], [`Port`], [`RxQueue`], [`TxQueue`] |
+//! | `port`, `device`, `queue`, `details` | [`PortClaim`], [`Port`], [`RxQueue`], [`TxQueue`], [`PortDetails`] |
 //! | `ring` | [`handoff`]: mbufs from one lcore to another |
 //! | `rss` | [`Rss`]: how a port spreads packets over queues |
 //! | `clock`, `prefetch`, `simd`, `sum`, `pages` | [`TscClock`], cache hints, [`match_tags`], [`sum_columns`], [`Slab`] |
@@ -50,7 +50,8 @@
 //! 2. **I2, one owner.** An [`Mbuf`] value is the right to free that mbuf. An accepted transmit or
 //!    hand-off takes it; the unsent rest comes back.
 //! 3. **I3, one queue, one thread.** Queue handles are made once for each start of a port, are not
-//!    cloned, are polled through `&mut self`, and borrow the started port.
+//!    cloned, are polled through `&mut self`, and borrow the started port. One that was given back
+//!    can be taken again.
 //! 4. **I4, teardown order.** Workers stop, ports stop, ports close, the EAL cleans up. Pools belong
 //!    to the EAL, so no `Drop` elsewhere can be early; if a port does not close, it is said aloud.
 //! 5. **I5, exclusive bytes.** `data_mut` needs a direct mbuf with one reference. This crate never
@@ -85,6 +86,7 @@ mod aes;
 mod args;
 mod burst;
 mod clock;
+mod details;
 mod device;
 mod eal;
 mod errno;
@@ -110,6 +112,7 @@ pub use aes::AesHash;
 pub use args::EalArgs;
 pub use burst::{BURST_MAX, Burst, free_bulk};
 pub use clock::{CALIBRATION, TscClock, monotonic_ns, thread_cpu_ns, tsc};
+pub use details::{PortDetails, QueueSetup, SideDetails};
 pub use eal::{Eal, EalHandle};
 pub use errno::{DpdkError, Errno};
 pub use lcore::LcoreToken;

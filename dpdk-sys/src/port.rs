@@ -212,6 +212,16 @@ impl<'eal> PortClaim<'eal> {
 }
 
 impl<'eal> Port<'eal, Configured> {
+    /// Sets the port up anew with other queues or descriptors. On an error it is closed.
+    ///
+    /// # Errors
+    /// As [`PortClaim::configure`].
+    pub fn configure(mut self, config: &PortConfig, pool: &Mempool<'eal>) -> Result<Self, DpdkError> {
+        self.device.configure(config, pool)?;
+        self.state = Configured { rx_queues: config.rx_queues, tx_queues: config.tx_queues };
+        Ok(self)
+    }
+
     /// Starts the device. On an error it is closed.
     pub fn start(mut self) -> Result<Port<'eal, Started>, DpdkError> {
         self.device.start()?;
@@ -256,6 +266,22 @@ impl<'eal> Port<'eal, Started> {
         Ok(unsafe { TxQueue::new(self.device.id(), queue) })
     }
 
+    /// Takes a receive queue back, so that it can be taken again.
+    ///
+    /// # Panics
+    /// If `queue` is another port's.
+    pub fn return_rx(&self, queue: RxQueue<'_>) {
+        assert_eq!(queue.port(), self.id(), "a queue of another port");
+        // I3: handles to queues of an earlier start are gone, so this is the one that was taken.
+        self.state.rx_taken[usize::from(queue.index())].set(false);
+    }
+
+    /// Takes a transmit queue back, likewise.
+    pub fn return_tx(&self, queue: TxQueue<'_>) {
+        assert_eq!(queue.port(), self.id(), "a queue of another port");
+        self.state.tx_taken[usize::from(queue.index())].set(false);
+    }
+
     /// Stops the device; all its queue handles are gone by then. On an error it is closed.
     pub fn stop(mut self) -> Result<Port<'eal, Configured>, DpdkError> {
         self.device.stop()?;
@@ -277,6 +303,10 @@ impl<State> Port<'_, State> {
     /// Name of the device.
     pub fn name(&self) -> &str {
         self.device.name()
+    }
+
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
     }
 
     /// DPDK's number of the port, as [`Mbuf::port`](crate::Mbuf::port) gives it.

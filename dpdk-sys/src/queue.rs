@@ -92,8 +92,21 @@ impl<'port> RxQueue<'port> {
     where
         'port: 'm,
     {
+        self.receive_at_most(burst, u16::MAX)
+    }
+
+    /// As [`receive`](Self::receive), at most `limit` packets. Hot.
+    #[inline]
+    pub fn receive_at_most<'m, const N: usize>(
+        &mut self,
+        burst: &mut ArrayVec<Mbuf<'m>, N>,
+        limit: u16,
+    ) -> usize
+    where
+        'port: 'm,
+    {
         let len = burst.len();
-        let room = burst.remaining_capacity().min(u16::MAX.into()) as u16;
+        let room = burst.remaining_capacity().min(limit.into()) as u16;
         if room == 0 {
             return 0;
         }

@@ -21,8 +21,9 @@ fn eal_ports_move_packets_and_lose_none() {
     let config = PortConfig { rx_queues: 2, tx_queues: 2, ..PortConfig::default() };
     let port = eal.port_by_name(&name).unwrap().configure(&config, &pool).unwrap().start().unwrap();
     queues_are_taken_once(&port);
-    let port = port.stop().unwrap().start().unwrap();
+    let port = port.stop().unwrap().configure(&config, &pool).unwrap().start().unwrap();
     settings(&port);
+    details(&eal, &port);
     {
         let (mut rx, mut tx) = (port.take_rx(0).unwrap(), port.take_tx(0).unwrap());
         order_and_content(&pool, &mut rx, &mut tx);
@@ -66,7 +67,7 @@ fn refusals(eal: &Eal, pool: &Mempool<'_>, name: &str) {
 }
 
 fn queues_are_taken_once(port: &Port<'_, Started>) {
-    let (_rx, _tx) = (port.take_rx(1).unwrap(), port.take_tx(1).unwrap());
+    let (rx, tx) = (port.take_rx(1).unwrap(), port.take_tx(1).unwrap());
     let name = port.name();
     for (error, expected) in [
         (port.take_rx(1).unwrap_err(), "rx queue 1 was taken before"),
@@ -75,6 +76,24 @@ fn queues_are_taken_once(port: &Port<'_, Started>) {
     ] {
         assert_eq!(error.to_string(), format!("port `{name}`: {expected}"));
     }
+    port.return_rx(rx);
+    port.return_tx(tx);
+    drop((port.take_rx(1).unwrap(), port.take_tx(1).unwrap()));
+}
+
+/// What null and ring devices say of themselves.
+fn details(eal: &Eal, port: &Port<'_, Started>) {
+    assert_eq!(eal.port_names(), ["net_null1", port.name()]);
+    assert_eq!(Mempool::preferred_ops(eal), "ring_mp_mc");
+    let details = port.details().unwrap();
+    assert_eq!((details.rx.queues, details.tx.max_queues, details.link_up), (2, 2, true));
+    assert_eq!((details.link_speed.as_str(), details.firmware.as_deref()), ("10 Gbps", None));
+    assert_eq!(port.offloads().unwrap(), (0, 0));
+    let setup = port.rx_queue_setup(0).unwrap();
+    assert_eq!((setup.free_threshold, setup.thresholds), (0, [0; 3]));
+    let xstats = port.xstats().unwrap();
+    assert_eq!(xstats[0], ("rx_good_packets".to_owned(), 0));
+    assert!(xstats.iter().any(|(name, _)| name == "tx_q1_packets"));
 }
 
 fn settings(port: &Port<'_, Started>) {
