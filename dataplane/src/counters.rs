@@ -253,6 +253,12 @@ impl WorkerStats {
     pub fn count_drop(&self, reason: DropReason) {
         bump(&self.drops[reason as usize], 1);
     }
+
+    /// Drops for one reason so far. Any thread.
+    #[inline]
+    pub fn drops_for(&self, reason: DropReason) -> u64 {
+        self.drops[reason as usize].load(Relaxed)
+    }
 }
 
 impl WorkerFigures {

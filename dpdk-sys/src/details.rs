@@ -251,8 +251,7 @@ impl<State> Port<'_, State> {
     fn firmware(&self) -> Option<String> {
         let mut name = [0u8; 64];
         // SAFETY: I1; the place has the size given.
-        let ret =
-            unsafe { raw::rte_eth_dev_fw_version_get(self.id(), name.as_mut_ptr().cast(), name.len()) };
+        let ret = unsafe { raw::rte_eth_dev_fw_version_get(self.id(), name.as_mut_ptr().cast(), name.len()) };
         errno::check(ret).ok().filter(|needed| *needed == 0).map(|_| text(&name))
     }
 }

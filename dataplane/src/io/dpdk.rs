@@ -108,6 +108,11 @@ impl<'eal> DpdkIo<'eal> {
         }
         io
     }
+
+    /// Gives the queues back, in port order.
+    pub fn into_queues(self) -> Vec<(RxQueue<'eal>, TxQueue<'eal>)> {
+        self.queues
+    }
 }
 
 impl<'eal> Io for DpdkIo<'eal> {

@@ -1,0 +1,77 @@
+//! One core's queue pair of every forwarding port, with its streams' counters: what lb and lbgen poll.
+
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use dataplane::counters::bump;
+use dataplane::io::dpdk::DpdkIo;
+use dataplane::io::{Burst, Io, PortIndex};
+use dpdk_sys::{Mbuf, Mempool};
+
+use super::Queues;
+use crate::stats::StreamStats;
+
+/// Ports by their index among the forwarding ones.
+pub struct PortIo<'p> {
+    io: DpdkIo<'p>,
+    received: Vec<Arc<StreamStats>>,
+    sent: Vec<Arc<StreamStats>>,
+    full: PortIndex,
+}
+
+impl<'p> PortIo<'p> {
+    /// Over one queue pair a port; `received` and `sent` are the counters of the streams that receive and send there.
+    pub fn new(
+        queues: Queues<'p>,
+        received: Vec<Arc<StreamStats>>,
+        sent: Vec<Arc<StreamStats>>,
+        pool: Mempool<'p>,
+    ) -> PortIo<'p> {
+        PortIo { io: DpdkIo::new(queues, pool), received, sent, full: 0 }
+    }
+
+    /// Counts packets that were dropped because `port` did not take them.
+    pub fn count_dropped(&self, port: PortIndex, packets: u64) {
+        if packets > 0 {
+            bump(&self.sent[usize::from(port)].dropped, packets);
+        }
+    }
+
+    /// The port that last did not take everything.
+    pub fn last_full(&self) -> PortIndex {
+        self.full
+    }
+
+    /// Gives the queues back.
+    pub fn into_queues(self) -> Queues<'p> {
+        self.io.into_queues()
+    }
+}
+
+impl<'p> Io for PortIo<'p> {
+    type Buf = Mbuf<'p>;
+
+    #[inline(always)]
+    fn rx(&mut self, port: PortIndex, burst: &mut Burst<Mbuf<'p>>) {
+        let before = burst.len();
+        self.io.rx(port, burst);
+        let received = burst.len() - before;
+        if received > 0 {
+            bump(&self.received[usize::from(port)].rx, received as u64);
+        }
+    }
+
+    #[inline(always)]
+    fn tx<const N: usize>(&mut self, port: PortIndex, queue: &mut ArrayVec<Mbuf<'p>, N>) {
+        let before = queue.len();
+        self.io.tx(port, queue);
+        bump(&self.sent[usize::from(port)].tx, (before - queue.len()) as u64);
+        if !queue.is_empty() {
+            self.full = port;
+        }
+    }
+
+    fn alloc(&mut self) -> Option<Mbuf<'p>> {
+        self.io.alloc()
+    }
+}
