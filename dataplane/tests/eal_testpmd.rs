@@ -88,7 +88,7 @@ fn eal_testpmd_lb_with_dpdk_testpmd_as_its_peer() {
     let mut lb = Program::start(
         OURS,
         &words(&format!(
-            "--lcores 0@0,1@0 {common} --vdev=net_memif0,role=server,id=0,mac=02:00:00:00:01:00,socket={socket} -- -i \
+            "--lcores 0@0,1@0 {common} --vdev=net_memif0,role=server,id=0,mac=00:01:02:03:04:01,socket={socket} -- -i \
              --total-num-mbufs=16384 --forward-mode=lb --lb-config={}",
             config.display()
         )),
@@ -99,8 +99,8 @@ fn eal_testpmd_lb_with_dpdk_testpmd_as_its_peer() {
     let mut peer = Program::start(
         THEIRS,
         &words(&format!(
-            "--lcores 0@1,1@1 {common}-peer --vdev=net_memif0,role=client,id=0,mac=02:00:00:00:09:00,socket={socket} \
-             -- -i --total-num-mbufs=16384 --forward-mode=flowgen --flowgen-flows=1 --eth-peer=0,02:00:00:00:01:00"
+            "--lcores 0@1,1@1 {common}-peer --vdev=net_memif0,role=client,id=0,mac=00:01:02:03:04:00,socket={socket} \
+             -- -i --total-num-mbufs=16384 --forward-mode=flowgen --flowgen-flows=1"
         )),
         End::Terminal,
     );
@@ -135,7 +135,7 @@ device = "net_memif0"
 addresses = ["10.254.255.254/16"]
 [[neighbour]]
 address = "10.254.0.7"
-mac = "02:00:00:00:09:00"
+mac = "00:01:02:03:04:00"
 port = "one"
 [[service]]
 address = "udp://10.253.0.0:1001"

@@ -1,7 +1,8 @@
 //! txonly and flowgen: UDP frames from a template, as testpmd builds them.
 //!
 //! txonly sends frames of `txpkts` bytes between the addresses of `--tx-ip`; flowgen frames of four bytes less (the
-//! check sequence is not counted) from 10.254.0.0 to as many addresses from 10.253.0.0 on as there are flows.
+//! check sequence is not counted) from 10.254.0.0 to as many addresses from 10.253.0.0 on as there are flows. Its MAC
+//! addresses are testpmd's fixed ones, but those of the link where `--eth-peer` names the peer.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::AtomicBool;
@@ -18,7 +19,8 @@ const IP_CHECK: usize = 24;
 const IP_SRC: usize = 26;
 const IP_DST: usize = 30;
 
-/// flowgen's addresses and ports.
+/// flowgen's MAC addresses, to and from, IP addresses and ports.
+const FLOWGEN_MACS: ([u8; 6], [u8; 6]) = ([0, 1, 2, 3, 4, 1], [0, 1, 2, 3, 4, 0]);
 const FLOWGEN_SRC: u32 = u32::from_be_bytes([10, 254, 0, 0]);
 const FLOWGEN_DST: u32 = u32::from_be_bytes([10, 253, 0, 0]);
 const FLOWGEN_PORTS: (u16, u16) = (1000, 1001);
@@ -53,7 +55,9 @@ pub fn flow_gen<'p>(lanes: &mut [Lane<'p>], plan: &Plan<'p>, stop: &AtomicBool) 
         if lane.receive(burst, settings.burst) > 0 {
             free_bulk(burst);
         }
-        frame.set_macs(lane.peer, lane.own);
+        let named = settings.peers_given.get(usize::from(lane.stream.tx_port)) == Some(&true);
+        let (dst, src) = if named { (lane.peer, lane.own) } else { FLOWGEN_MACS };
+        frame.set_macs(dst, src);
         if plan.pool.alloc_bulk(burst, settings.burst.into()).is_err() {
             return;
         }
