@@ -28,7 +28,7 @@ setup: ## install by name what this machine lacks (Debian 12; needs root only if
 	@.ci/setup
 
 build: setup ## the programs, release profile
-	$(CARGO) build --release -p control -p tests --bin weir --bin weiradm --bin udp-peer
+	$(CARGO) build --release -p control -p dataplane -p tests --bin weir --bin weiradm --bin weir-testpmd --bin udp-peer
 	$(CARGO) build --release -p weir-shim
 
 demo: build ## a client, the balancer and four servers in namespaces, with real traffic (KEEP=1 leaves it up)
@@ -54,7 +54,7 @@ MAN := $(DESTDIR)$(PREFIX)/share/man
 COMPLETIONS := $(DESTDIR)$(PREFIX)/share
 
 install: build ## programs, unit, manual pages, completions under PREFIX (/usr/local), DESTDIR in front
-	install -D -m 755 -t '$(DESTDIR)$(PREFIX)/bin' target/release/weir target/release/weiradm
+	install -D -m 755 -t '$(DESTDIR)$(PREFIX)/bin' target/release/weir target/release/weiradm target/release/weir-testpmd
 	install -D -m 644 -t '$(DESTDIR)$(PREFIX)/lib/weir' target/release/libweir_ipvs.so
 	install -d '$(DESTDIR)$(PREFIX)/lib/systemd/system'
 	sed 's|@PREFIX@|$(PREFIX)|' control/weir.service >'$(DESTDIR)$(PREFIX)/lib/systemd/system/weir.service'

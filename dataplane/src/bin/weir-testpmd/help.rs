@@ -1,7 +1,10 @@
 //! The texts of `help`.
 
-/// The sections, with what their commands do.
-const SECTIONS: [(&str, &str, &[(&str, &str)]); 4] = [
+/// A section: its name, what it is about, its commands with what they do.
+type Section = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+/// The sections.
+const SECTIONS: [Section; 4] = [
     (
         "control",
         "Start and stop forwarding.",

@@ -26,6 +26,7 @@ mod session;
 mod settings;
 mod show;
 mod stats;
+mod view;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -213,7 +214,7 @@ fn interactive(session: &mut Session<'_>, options: &Options, input: &mut Input) 
     }
     if options.auto_start {
         print("Start automatic packet forwarding\n");
-        if session.run(0, |view| view.interact_at_once(input)) == Some(After::Leave) {
+        if session.run(0, |view| view.interact(input)) == Some(After::Leave) {
             return Ok(());
         }
     }

@@ -12,6 +12,9 @@
 //! It answers ARP for every address that is not the balancer's, asks for the balancer's own unless `--eth-peer` names it,
 //! and sends nothing to where it does not know the way.
 
+mod frame;
+mod pace;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -19,35 +22,18 @@ use arrayvec::ArrayVec;
 use dataplane::counters::bump;
 use dataplane::io::{Burst, Io, PacketBuf, PortIndex};
 use dataplane::limits::BURST;
-use dataplane::wire::arp::{self, Operation, Repr};
+use dataplane::wire::arp::{Operation, Repr};
 use dataplane::wire::ethernet::{self, Mac};
-use dataplane::wire::{checksum, ipv4};
+use dataplane::wire::ipv4;
 
-use super::lab::{BALANCER, BALANCER_INSIDE, CLIENTS, FLOWS_PER_CLIENT, ROUTER};
+use self::frame::{
+    ACK, DPORT, DST, FIN, FLAGS, FRAME, IP, LEAST, PROTOCOL, PSH, RST, SPORT, SRC, SYN, Template, ask, be16,
+    be32, readdress_back, set_flags, swap_ends,
+};
+use self::pace::{Order, Pacer};
+use super::lab::{BALANCER, BALANCER_INSIDE, CLIENTS, FLOWS_PER_CLIENT};
 use super::{Plan, PortIo, Queues};
 use crate::settings::{LbGenSettings, Settings, Traffic};
-
-/// Bytes of a frame: Ethernet's 64 without the check sequence.
-const FRAME: usize = 60;
-/// Bytes of Ethernet, IPv4 and TCP headers: less is in no frame that comes back.
-const LEAST: usize = 54;
-/// Where things are in a frame without options.
-const IP: usize = 14;
-const PROTOCOL: usize = 23;
-const IP_CHECK: usize = 24;
-const SRC: usize = 26;
-const DST: usize = 30;
-const SPORT: usize = 34;
-const DPORT: usize = 36;
-const FLAGS: usize = 46;
-const TCP_CHECK: usize = 50;
-const UDP_CHECK: usize = 40;
-
-const FIN: u8 = 0x01;
-const SYN: u8 = 0x02;
-const RST: u8 = 0x04;
-const PSH: u8 = 0x08;
-const ACK: u8 = 0x10;
 
 /// First client port of lasting flows and of short ones.
 const LASTING: u16 = 10_000;
@@ -60,9 +46,6 @@ const WAITING: usize = 4 * BURST;
 const ARP_NS: u64 = 100_000_000;
 /// Packets between two short connections when no rate is given for mixed traffic.
 const MIXED_EVERY: u32 = 16;
-/// New connections that are made up for at most, after a pause: those of so many nanoseconds.
-const CATCH_UP_NS: u64 = 10_000_000;
-
 /// What the generators of all cores share.
 pub struct Opened {
     bits: Vec<AtomicU64>,
@@ -407,7 +390,7 @@ impl Peers {
     fn client_of(&self, frame: &[u8], address: usize, port: usize) -> Option<(u32, bool)> {
         let client =
             be32(frame, address).checked_sub(CLIENTS).filter(|n| *n < FLOWS_MAX / FLOWS_PER_CLIENT)?;
-        let port = u16::from_be_bytes([frame[port], frame[port + 1]]);
+        let port = be16(frame, port);
         let (first, short) = if port >= SHORT { (SHORT, true) } else { (LASTING, false) };
         let number = u32::from(port.checked_sub(first)?);
         (number < FLOWS_PER_CLIENT).then_some((client * FLOWS_PER_CLIENT + number, short))
@@ -453,37 +436,6 @@ fn turn(frame: &mut [u8], flags: Option<u8>) -> Fate {
     Fate::Answer
 }
 
-/// MAC addresses, IP addresses and ports change places; no checksum changes.
-fn swap_ends(frame: &mut [u8]) {
-    for (from, half) in [(0, 6), (SRC, 4), (SPORT, 2)] {
-        let (first, second) = frame[from..from + 2 * half].split_at_mut(half);
-        first.swap_with_slice(second);
-    }
-}
-
-/// Back to where a frame came from, its IP ends as they are.
-fn readdress_back(frame: &mut [u8]) {
-    let (first, second) = frame[..12].split_at_mut(6);
-    first.swap_with_slice(second);
-}
-
-/// Changes TCP flags and the checksum with them.
-fn set_flags(frame: &mut [u8], flags: u8) {
-    let old = be16(frame, FLAGS);
-    let new = old & 0xff00 | u16::from(flags);
-    let check = checksum::adjust(be16(frame, TCP_CHECK), old, new);
-    frame[FLAGS + 1] = flags;
-    frame[TCP_CHECK..TCP_CHECK + 2].copy_from_slice(&check.to_be_bytes());
-}
-
-/// Who has the balancer's address?
-fn ask(frame: &mut [u8; FRAME], own: Mac) {
-    frame.fill(0);
-    if let Some(whole) = frame.first_chunk_mut::<{ arp::FRAME_LEN }>() {
-        Repr::request(own, ROUTER.to_bits(), BALANCER.to_bits()).emit_frame(Mac([0xff; 6]), whole);
-    }
-}
-
 fn new_frame<I: Io>(io: &mut I, write: impl FnOnce(&mut [u8; FRAME])) -> Option<I::Buf> {
     let mut buf = io.alloc()?;
     if !buf.set_len(FRAME) {
@@ -491,136 +443,6 @@ fn new_frame<I: Io>(io: &mut I, write: impl FnOnce(&mut [u8; FRAME])) -> Option<
     }
     write(buf.data_mut().first_chunk_mut()?);
     Some(buf)
-}
-
-/// A frame of the clients without source and flags, and the sums of what is there.
-struct Template {
-    frame: [u8; FRAME],
-    ip_sum: u32,
-    l4_sum: u32,
-    tcp: bool,
-}
-
-impl Template {
-    fn new(settings: &LbGenSettings) -> Template {
-        let tcp = settings.traffic != Traffic::Udp;
-        let protocol = if tcp { ipv4::TCP } else { ipv4::UDP };
-        let len: u16 = if tcp { 40 } else { (FRAME - IP) as u16 };
-        let mut frame = [0; FRAME];
-        frame[12..14].copy_from_slice(&[8, 0]);
-        frame[IP] = 0x45;
-        frame[IP + 2..IP + 4].copy_from_slice(&len.to_be_bytes());
-        frame[IP + 6] = 0x40;
-        (frame[IP + 8], frame[PROTOCOL]) = (64, protocol);
-        frame[DST..DST + 4].copy_from_slice(&settings.service.ip().octets());
-        frame[DPORT..DPORT + 2].copy_from_slice(&settings.service.port().to_be_bytes());
-        if tcp {
-            frame[FLAGS] = 0x50;
-            frame[48..50].fill(0xff);
-        } else {
-            frame[38..40].copy_from_slice(&(len - 20).to_be_bytes());
-        }
-        let l4 = usize::from(len) + IP;
-        Template {
-            ip_sum: checksum::sum(&frame[IP..SPORT]).into(),
-            l4_sum: u32::from(checksum::sum(&frame[DST..l4])) + u32::from(protocol) + u32::from(len - 20),
-            frame,
-            tcp,
-        }
-    }
-
-    #[inline(always)]
-    fn write(&self, frame: &mut [u8; FRAME], flow: u32, first_port: u16, flags: u8) {
-        let client = CLIENTS + flow / FLOWS_PER_CLIENT;
-        let port = first_port + (flow % FLOWS_PER_CLIENT) as u16;
-        *frame = self.frame;
-        frame[SRC..SRC + 4].copy_from_slice(&client.to_be_bytes());
-        frame[SPORT..SPORT + 2].copy_from_slice(&port.to_be_bytes());
-        let address = (client >> 16) + (client & 0xffff);
-        frame[IP_CHECK..IP_CHECK + 2].copy_from_slice(&(!fold(self.ip_sum + address)).to_be_bytes());
-        let sum = fold(self.l4_sum + address + u32::from(port) + u32::from(flags));
-        if self.tcp {
-            frame[FLAGS + 1] = flags;
-            frame[TCP_CHECK..TCP_CHECK + 2].copy_from_slice(&(!sum).to_be_bytes());
-        } else {
-            let check = checksum::udp_nonzero(!sum);
-            frame[UDP_CHECK..UDP_CHECK + 2].copy_from_slice(&check.to_be_bytes());
-        }
-    }
-}
-
-/// All numbers below a length, in another order each time round: a full-period congruential sequence.
-struct Order {
-    len: u32,
-    mask: u32,
-    state: u32,
-    left: u32,
-    step: u32,
-}
-
-impl Order {
-    fn new(len: u32) -> Order {
-        let mask = len.next_power_of_two() - 1;
-        Order { len, mask, state: 0, left: len, step: 1 }
-    }
-
-    #[inline(always)]
-    fn next(&mut self) -> u32 {
-        if self.left == 0 {
-            self.left = self.len;
-            self.step = self.step.wrapping_mul(0x2C1B_3C6D) | 1;
-        }
-        self.left -= 1;
-        loop {
-            // A multiplier of the form 4n + 1 and an odd step visit every state of a power of two once.
-            self.state = self.state.wrapping_mul(0x9E37_79B1).wrapping_add(self.step) & self.mask;
-            if self.state < self.len {
-                return self.state;
-            }
-        }
-    }
-}
-
-/// Lets new connections through at a rate.
-struct Pacer {
-    /// Nanoseconds between two, times 2^10; 0 for no limit.
-    gap: u64,
-    next: u64,
-}
-
-impl Pacer {
-    fn new(rate: u64, cores: u64) -> Pacer {
-        let gap = if rate == 0 { 0 } else { ((1_000_000_000 * cores) << 10) / rate };
-        Pacer { gap, next: 0 }
-    }
-
-    /// One more, now? Returns one, to be counted.
-    #[inline(always)]
-    fn may(&mut self, now_ns: u64) -> Option<u64> {
-        if self.gap == 0 {
-            return Some(1);
-        }
-        let now = now_ns << 10;
-        if now < self.next {
-            return None;
-        }
-        self.next = self.next.max(now.saturating_sub(CATCH_UP_NS << 10)) + self.gap;
-        Some(1)
-    }
-}
-
-fn be16(frame: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes([frame[at], frame[at + 1]])
-}
-
-fn be32(frame: &[u8], at: usize) -> u32 {
-    u32::from(be16(frame, at)) << 16 | u32::from(be16(frame, at + 2))
-}
-
-#[inline(always)]
-fn fold(sum: u32) -> u16 {
-    let sum = (sum & 0xffff) + (sum >> 16);
-    (sum + (sum >> 16)) as u16
 }
 
 #[cfg(test)]

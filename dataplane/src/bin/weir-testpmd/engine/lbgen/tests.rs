@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use dataplane::io::mem::{MemBuf, MemIo};
 use dataplane::route::PortFacts;
+use dataplane::wire::checksum;
 use dataplane::worker::Worker;
 
 use super::*;
