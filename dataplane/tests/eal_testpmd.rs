@@ -146,6 +146,46 @@ address = "10.254.0.7:1001"
 method = "nat"
 "#;
 
+/// lbgen's connections on two cores, over two queues of one memif, to lb on two cores: packets of flows that another core
+/// owns cross a ring. Twice, so that rings and queues are seen to come back.
+#[test]
+fn eal_testpmd_lb_and_lbgen_on_two_cores() {
+    let socket = socket();
+    let start = |role: &str, mode: &str| {
+        let memif = format!("--vdev=net_memif0,role={role},id=0,socket={socket}");
+        let eal = format!("--no-pci --no-telemetry --no-huge -m 128 --file-prefix {socket}-{role} {memif}");
+        let own = "-i --total-num-mbufs=16384 --nb-cores=2 --rxq=2 --txq=2";
+        let line = format!("--lcores 0@0,1@0,2@1 {eal} -- {own} --forward-mode={mode}");
+        let mut program = Program::start(OURS, &words(&line), End::Pipe);
+        program.until("testpmd> ");
+        program
+    };
+    let mut lb = start("server", "lb --lb-conns=4096");
+    let mut peers = start("client", "lbgen --flows=256");
+    for round in 0..2 {
+        lb.play(&["start".into()]);
+        peers.play(&["start".into()]);
+        peers.wait(Duration::from_secs(3));
+        peers.play(&["stop".into()]);
+        peers.until("Done.");
+        lb.play(&["stop".into()]);
+        lb.until("Done.");
+        let sum = |text: &str, name: &str| -> u64 {
+            let last = text.rsplit_once("Accumulated").expect("it stopped").1;
+            last.split(name)
+                .skip(1)
+                .filter_map(|behind| behind.split_whitespace().next()?.parse::<u64>().ok())
+                .sum()
+        };
+        assert_eq!(sum(lb.said(), "Created:"), 256, "round {round}: {}", lb.said());
+        assert_eq!(sum(peers.said(), "Opened:"), 256, "round {round}: {}", peers.said());
+    }
+    for mut program in [peers, lb] {
+        program.play(&["quit".into()]);
+        assert_eq!(program.finish().0, Some(0));
+    }
+}
+
 /// What is not honoured is named, on the command line and at the prompt.
 #[test]
 fn eal_testpmd_refuses_by_name() {

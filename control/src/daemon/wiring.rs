@@ -5,9 +5,8 @@
 //! over a ring to one that has a queue. Between any two workers there is a ring in either direction for packets of each
 //! other's flows. Made once, at start, by control; every end moves to its worker's thread.
 
-use dataplane::io::dpdk::{DpdkPort, Peer, TxWay};
-use dataplane::limits::ring_size;
-use dpdk_sys::{DpdkError, Eal, HandoffRx, HandoffTx, PortConfig, handoff};
+use dataplane::io::dpdk::{DpdkPort, Peer, TxWay, rings};
+use dpdk_sys::{DpdkError, Eal, HandoffRx, PortConfig, handoff};
 
 use super::boot::BootedPort;
 
@@ -25,7 +24,7 @@ pub fn wire<'a>(
     ports: &'a [BootedPort<'a>],
     workers: usize,
 ) -> Result<Vec<Wires<'a>>, DpdkError> {
-    let mut wires: Vec<Wires<'a>> = peers(eal, workers)?
+    let mut wires: Vec<Wires<'a>> = rings(eal, workers)?
         .into_iter()
         .map(|peers| Wires { ports: Vec::with_capacity(ports.len()), peers })
         .collect();
@@ -64,26 +63,4 @@ fn port_ends<'a>(
         end.relayed = relayed;
     }
     Ok(ends)
-}
-
-/// Every worker's ends of the rings to the others.
-fn peers<'a>(eal: &'a Eal, workers: usize) -> Result<Vec<Vec<Option<Peer<'a>>>>, DpdkError> {
-    let mut to: Vec<Vec<Option<HandoffTx<'a>>>> = nones(workers);
-    let mut from: Vec<Vec<Option<HandoffRx<'a>>>> = nones(workers);
-    for sender in 0..workers {
-        for receiver in (0..workers).filter(|receiver| *receiver != sender) {
-            let name = format!("weir_h_{sender}_{receiver}");
-            let (tx, rx) = handoff(eal, &name, ring_size(workers) as u32, None)?;
-            to[sender][receiver] = Some(tx);
-            from[receiver][sender] = Some(rx);
-        }
-    }
-    let of_worker = |(to, from): (Vec<Option<HandoffTx<'a>>>, Vec<Option<HandoffRx<'a>>>)| {
-        to.into_iter().zip(from).map(|(to, from)| Some(Peer { to: to?, from: from? })).collect()
-    };
-    Ok(to.into_iter().zip(from).map(of_worker).collect())
-}
-
-fn nones<T>(workers: usize) -> Vec<Vec<Option<T>>> {
-    (0..workers).map(|_| (0..workers).map(|_| None).collect()).collect()
 }

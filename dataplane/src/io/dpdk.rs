@@ -2,9 +2,10 @@
 //! fewer queues, the first workers have them, and the others send over a ring to one of those, who relays.
 
 use arrayvec::ArrayVec;
-use dpdk_sys::{HandoffRx, HandoffTx, Mbuf, Mempool, RxChecksum, RxQueue, TxQueue};
+use dpdk_sys::{DpdkError, Eal, HandoffRx, HandoffTx, Mbuf, Mempool, RxChecksum, RxQueue, TxQueue, handoff};
 
 use super::{Burst, CsumStatus, Io, PacketBuf, PortIndex};
+use crate::limits::ring_size;
 
 impl PacketBuf for Mbuf<'_> {
     #[inline(always)]
@@ -80,6 +81,32 @@ pub struct Peer<'eal> {
     pub from: HandoffRx<'eal>,
 }
 
+/// Makes the rings between `workers` workers: each one's ends, by number of the other worker, `None` at its own.
+/// Control, at start.
+///
+/// # Errors
+/// No memory, or the rings of an earlier start still exist.
+pub fn rings(eal: &Eal, workers: usize) -> Result<Vec<Vec<Option<Peer<'_>>>>, DpdkError> {
+    let mut to: Vec<Vec<Option<HandoffTx<'_>>>> = nones(workers);
+    let mut from: Vec<Vec<Option<HandoffRx<'_>>>> = nones(workers);
+    for sender in 0..workers {
+        for receiver in (0..workers).filter(|receiver| *receiver != sender) {
+            let name = format!("weir_h_{sender}_{receiver}");
+            let (tx, rx) = handoff(eal, &name, ring_size(workers) as u32, None)?;
+            to[sender][receiver] = Some(tx);
+            from[receiver][sender] = Some(rx);
+        }
+    }
+    let ends = |(to, from): (Vec<Option<_>>, Vec<Option<_>>)| {
+        to.into_iter().zip(from).map(|(to, from)| Some(Peer { to: to?, from: from? })).collect()
+    };
+    Ok(to.into_iter().zip(from).map(ends).collect())
+}
+
+fn nones<T>(workers: usize) -> Vec<Vec<Option<T>>> {
+    (0..workers).map(|_| (0..workers).map(|_| None).collect()).collect()
+}
+
 /// What another worker sends on a port of which it has no queue.
 struct Relay<'eal> {
     port: PortIndex,
@@ -109,9 +136,13 @@ impl<'eal> DpdkIo<'eal> {
         io
     }
 
-    /// Gives the queues back, in port order.
+    /// Gives the queue pairs back, in port order; its rings end.
     pub fn into_queues(self) -> Vec<(RxQueue<'eal>, TxQueue<'eal>)> {
-        self.queues
+        let pair = |(rx, tx)| match (rx, tx) {
+            (Some(rx), TxWay::Queue(tx)) => Some((rx, tx)),
+            _ => None,
+        };
+        self.ports.into_iter().filter_map(pair).collect()
     }
 }
 

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, ScopedJoinHandle, scope};
 use std::time::{Duration, Instant};
 
-use dpdk_sys::{DpdkError, EalHandle, LcoreToken, Mempool, RxQueue, Tid, TscClock, TxQueue, free_bulk};
+use dataplane::io::dpdk::{Peer, rings};
+use dpdk_sys::{DpdkError, Eal, EalHandle, LcoreToken, Mempool, RxQueue, Tid, TscClock, TxQueue, free_bulk};
 
-use crate::engine::{Lane, Packets, Plan, PortIo, Queues, Work, lb, lbgen};
+use crate::engine::{Lane, Packets, Plan, PortEnds, Queues, Work, lb, lbgen};
 use crate::lcores::Lcore;
 use crate::output::complain;
 use crate::ports::PortSlot;
@@ -24,8 +25,8 @@ const FLUSH: Duration = Duration::from_millis(10);
 pub struct Cores<'eal> {
     /// Forwarding lcores in order.
     pub lcores: Vec<Lcore>,
-    /// Proof that DPDK runs.
-    pub eal: EalHandle<'eal>,
+    /// DPDK.
+    pub eal: &'eal Eal,
     /// Where packets are made.
     pub pool: Mempool<'eal>,
     /// The clock.
@@ -100,6 +101,11 @@ impl<'p> Run<'p> {
         let numbers: Vec<u32> = cores.lcores.iter().take(layout.cores.len()).map(|lcore| lcore.id).collect();
         fwd.ports = settings.forwarding().to_vec();
         fwd.streams = layout.streams().map(|stream| (*stream, Arc::default())).collect();
+        let mut crossings = match settings.mode {
+            Mode::Lb => rings(cores.eal, layout.cores.len()).map_err(|error| error.to_string())?,
+            _ => Vec::new(),
+        }
+        .into_iter();
         let opened = lbgen::Opened::new(settings.lbgen.flows);
         let mut gen_stats = Vec::new();
         let mut starts =
@@ -118,9 +124,10 @@ impl<'p> Run<'p> {
             }
             work.push(match settings.mode {
                 Mode::Lb => match starts.next() {
-                    Some(start) => {
-                        Work::Lb(Box::new(lb::Core { io: port_io(settings, lanes, cores), start }))
-                    }
+                    Some(start) => Work::Lb(Box::new(lb::Core {
+                        ends: port_ends(settings, lanes, crossings.next().unwrap_or_default(), cores),
+                        start,
+                    })),
                     None => return Err("lb: a core without a worker".into()),
                 },
                 Mode::LbGen => {
@@ -130,7 +137,10 @@ impl<'p> Run<'p> {
                     gen_stats.push(Arc::clone(&stats));
                     let place = (core, layout.cores.len());
                     let peers = lbgen::Peers::new(settings, &macs, place, Arc::clone(&opened), stats);
-                    Work::LbGen(Box::new(lbgen::Core { io: port_io(settings, lanes, cores), peers }))
+                    Work::LbGen(Box::new(lbgen::Core {
+                        ends: port_ends(settings, lanes, Vec::new(), cores),
+                        peers,
+                    }))
                 }
                 mode => Work::Lanes(mode, lanes),
             });
@@ -166,7 +176,7 @@ impl<'p> Run<'p> {
                     clock: cores.clock,
                     first,
                 };
-                let (eal, stop) = (cores.eal, &stop);
+                let (eal, stop) = (cores.eal.handle(), &stop);
                 let thread = move || {
                     let _token = settle(lcore, eal);
                     work.run(&plan, stop)
@@ -240,7 +250,12 @@ fn lane<'p>(
 }
 
 /// A core's lanes as ports: each port's receive queue with its transmit queue.
-fn port_io<'p>(settings: &Settings, lanes: Vec<Lane<'p>>, cores: &Cores<'p>) -> PortIo<'p> {
+fn port_ends<'p>(
+    settings: &Settings,
+    lanes: Vec<Lane<'p>>,
+    peers: Vec<Option<Peer<'p>>>,
+    cores: &Cores<'p>,
+) -> PortEnds<'p> {
     let mut receiving: Vec<Option<(RxQueue<'p>, Arc<StreamStats>)>> = Vec::new();
     let mut sending: Vec<Option<(TxQueue<'p>, Arc<StreamStats>)>> = Vec::new();
     receiving.resize_with(settings.nb_ports, || None);
@@ -257,7 +272,7 @@ fn port_io<'p>(settings: &Settings, lanes: Vec<Lane<'p>>, cores: &Cores<'p>) -> 
         received.push(rx_stats);
         sent.push(tx_stats);
     }
-    PortIo::new(queues, received, sent, cores.pool.clone())
+    PortEnds { queues, received, sent, peers, pool: cores.pool.clone() }
 }
 
 /// Throws away what waits in the lane's receive queue.

@@ -191,12 +191,7 @@ fn open<'eal>(
     let name = |lcore: &Lcore| CoreName { id: lcore.id, socket: node_of(lcore.cpus[0]) };
     Ok(Session {
         names: words.forwarding.iter().map(name).collect(),
-        cores: Cores {
-            lcores: words.forwarding.clone(),
-            eal: eal.handle(),
-            pool,
-            clock: TscClock::calibrate(CALIBRATION),
-        },
+        cores: Cores { lcores: words.forwarding.clone(), eal, pool, clock: TscClock::calibrate(CALIBRATION) },
         fwd: FwdStats::new(slots.len()),
         slots,
         settings,

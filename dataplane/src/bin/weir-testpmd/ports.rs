@@ -189,6 +189,6 @@ fn port_config(settings: &Settings) -> PortConfig {
         tx_queues: settings.txq,
         rx_descriptors: settings.rxd,
         tx_descriptors: settings.txd,
-        mtu: None,
+        ..PortConfig::default()
     }
 }

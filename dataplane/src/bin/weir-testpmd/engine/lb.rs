@@ -18,11 +18,12 @@ use dataplane::mailbox::{FromWorker, ToWorker};
 use dataplane::publish::{Publisher, Subscriber};
 use dataplane::registry::Registry;
 use dataplane::route::PortFacts;
+use dataplane::steer::Steer;
 use dataplane::verdict::DropReason;
 use dataplane::worker::{Shared, Worker, WorkerConfig, WorkerError};
 use dpdk_sys::{Mbuf, Prefault, TscClock};
 
-use super::{Plan, PortIo, Queues, lab};
+use super::{Plan, PortEnds, Queues, lab};
 use crate::ports::PortSlot;
 use crate::settings::Settings;
 
@@ -50,7 +51,7 @@ pub struct Start {
 /// A core's share: its ports and its worker-to-be.
 pub struct Core<'p> {
     /// Its ports.
-    pub io: PortIo<'p>,
+    pub ends: PortEnds<'p>,
     /// Its worker.
     pub start: Start,
 }
@@ -88,6 +89,8 @@ impl Setup {
         }
         let figures: Vec<_> = (0..cores).map(|_| Registry::worker_stats()).collect();
         let publisher = Publisher::new(registry.snapshot(), figures.clone());
+        let key = random_key().map_err(|error| format!("/dev/urandom: {error}"))?;
+        let steer = Steer::keyed(cores, valid.workers().steer, key);
         let mut starts = Vec::new();
         for (id, stats) in figures.iter().enumerate() {
             // Nobody asks these workers anything: the other ends of their channels are gone at once.
@@ -95,6 +98,7 @@ impl Setup {
             starts.push(Start {
                 config: WorkerConfig {
                     id,
+                    steer: steer.clone(),
                     ports,
                     conns: connections(valid.connections().max as usize, cores),
                     services: registry.service_indices(),
@@ -125,7 +129,8 @@ impl Start {
 impl<'p> Core<'p> {
     /// Balances until told to stop. An error is about memory.
     pub fn run(self, plan: &Plan<'p>, stop: &AtomicBool) -> Result<Queues<'p>, (String, Queues<'p>)> {
-        let Core { mut io, start } = self;
+        let Core { ends, start } = self;
+        let mut io = ends.open();
         let stats = Arc::clone(&start.stats);
         let mut worker = match start.worker::<Mbuf<'p>>() {
             Ok(worker) => worker,

@@ -32,7 +32,7 @@ use self::frame::{
 };
 use self::pace::{Order, Pacer};
 use super::lab::{BALANCER, BALANCER_INSIDE, CLIENTS, FLOWS_PER_CLIENT};
-use super::{Plan, PortIo, Queues};
+use super::{Plan, PortEnds, Queues};
 use crate::settings::{LbGenSettings, Settings, Traffic};
 
 /// First client port of lasting flows and of short ones.
@@ -115,7 +115,7 @@ pub fn block(cores: &[u32], stats: &[Arc<GenStats>]) -> String {
 /// A core's share.
 pub struct Core<'p> {
     /// Its ports.
-    pub io: PortIo<'p>,
+    pub ends: PortEnds<'p>,
     /// Its clients and servers.
     pub peers: Peers,
 }
@@ -123,7 +123,8 @@ pub struct Core<'p> {
 impl<'p> Core<'p> {
     /// Generates until told to stop.
     pub fn run(self, plan: &Plan<'p>, stop: &AtomicBool) -> Queues<'p> {
-        let Core { mut io, mut peers } = self;
+        let Core { ends, mut peers } = self;
+        let mut io = ends.open();
         let mut waiting = peers.waiting();
         while !stop.load(Relaxed) {
             peers.poll(plan.clock.now_ns(), &mut io, &mut waiting);

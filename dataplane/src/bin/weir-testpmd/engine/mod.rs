@@ -24,7 +24,7 @@ use arrayvec::ArrayVec;
 use dataplane::counters::bump;
 use dpdk_sys::{Mbuf, Mempool, RxQueue, TscClock, TxQueue, free_bulk};
 
-pub use ports::PortIo;
+pub use ports::PortEnds;
 
 use crate::settings::{BURST_LIMIT, Mode, Settings, Stream};
 use crate::stats::StreamStats;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use dataplane::counters::bump;
-use dataplane::io::dpdk::DpdkIo;
+use dataplane::io::dpdk::{DpdkIo, DpdkPort, Peer};
 use dataplane::io::{Burst, Io, PortIndex};
 use dpdk_sys::{Mbuf, Mempool};
 
@@ -19,17 +19,30 @@ pub struct PortIo<'p> {
     full: PortIndex,
 }
 
-impl<'p> PortIo<'p> {
-    /// Over one queue pair a port; `received` and `sent` are the counters of the streams that receive and send there.
-    pub fn new(
-        queues: Queues<'p>,
-        received: Vec<Arc<StreamStats>>,
-        sent: Vec<Arc<StreamStats>>,
-        pool: Mempool<'p>,
-    ) -> PortIo<'p> {
-        PortIo { io: DpdkIo::new(queues, pool), received, sent, full: 0 }
-    }
+/// What a core's ports are made of, on its way to the core's thread.
+pub struct PortEnds<'p> {
+    /// A queue pair a port.
+    pub queues: Queues<'p>,
+    /// Counters of the streams that receive there.
+    pub received: Vec<Arc<StreamStats>>,
+    /// Counters of the streams that send there.
+    pub sent: Vec<Arc<StreamStats>>,
+    /// Rings to the other cores, if the mode has any.
+    pub peers: Vec<Option<Peer<'p>>>,
+    /// Where packets are made.
+    pub pool: Mempool<'p>,
+}
 
+impl<'p> PortEnds<'p> {
+    /// Makes the ports. On the core's own thread.
+    pub fn open(self) -> PortIo<'p> {
+        let PortEnds { queues, received, sent, peers, pool } = self;
+        let ports = queues.into_iter().map(|(rx, tx)| DpdkPort::pair(rx, tx)).collect();
+        PortIo { io: DpdkIo::new(ports, peers, pool), received, sent, full: 0 }
+    }
+}
+
+impl<'p> PortIo<'p> {
     /// Counts packets that were dropped because `port` did not take them.
     pub fn count_dropped(&self, port: PortIndex, packets: u64) {
         if packets > 0 {
@@ -73,5 +86,15 @@ impl<'p> Io for PortIo<'p> {
 
     fn alloc(&mut self) -> Option<Mbuf<'p>> {
         self.io.alloc()
+    }
+
+    #[inline]
+    fn hand_over<const N: usize>(&mut self, to: usize, queue: &mut ArrayVec<Mbuf<'p>, N>) {
+        self.io.hand_over(to, queue);
+    }
+
+    #[inline]
+    fn take_over(&mut self, from: usize, burst: &mut Burst<Mbuf<'p>>) {
+        self.io.take_over(from, burst);
     }
 }
