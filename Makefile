@@ -11,6 +11,8 @@ DESTDIR ?=
 KEEP ?=
 ROWS ?=
 QUICK ?=
+OLD ?=
+NEW ?= target/bench/summary.json
 
 CARGO ?= cargo
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
@@ -19,10 +21,10 @@ export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 TEST_PAGES := 128
 BENCH_PAGES := 768
 
-.PHONY: help setup build demo test check bench soak install clean
+.PHONY: help setup build demo test check bench bench-save bench-diff soak install clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## install by name what this machine lacks (Debian 12; needs root only if something is missing)
 	@.ci/setup
@@ -46,6 +48,13 @@ check: setup ## formatting, lints, documentation, then all tests
 bench: setup ## nanoseconds a packet against DPDK's testpmd (ROWS=pattern, QUICK=1)
 	$(CARGO) build --release -p tests --bin bench
 	@ROWS='$(ROWS)' QUICK='$(QUICK)' .ci/with-hugepages $(BENCH_PAGES) target/release/bench
+
+bench-save: bench ## the benchmarks, kept as target/bench/COMMIT.json to compare with later
+	cp target/bench/summary.json "target/bench/$$(git describe --always --dirty).json"
+
+bench-diff: ## compares two runs: OLD=target/bench/COMMIT.json, NEW (default: the last run)
+	@test -n '$(OLD)' || { echo 'make bench-diff OLD=FILE [NEW=FILE]; kept runs:'; ls target/bench; exit 2; }
+	@target/release/bench --diff '$(OLD)' '$(NEW)'
 
 soak: build ## the tests that take minutes: long runs, throughput beside testpmd
 	@WEIR_SOAK=1 .ci/with-hugepages $(TEST_PAGES) .ci/test

@@ -240,12 +240,19 @@ impl<B: PacketBuf> Core<B> {
     fn take_over<I: Io<Buf = B>>(&mut self, cx: &Cx<'_>, burst: &mut Burst<B>, io: &mut I) -> usize {
         let mut taken = 0;
         for from in self.handoff.peers() {
-            io.take_over(from, burst);
-            taken += burst.len();
-            while let Some(port) = burst.first().map(PacketBuf::port) {
-                let mut run = same_port(burst, port);
-                self.process(&Cx { port, ..*cx }, &mut run, Origin::Peer);
-                self.flush(io);
+            // A peer hands over up to a burst for each port and poll.
+            for _ in 0..cx.snap.net.ports.len() {
+                io.take_over(from, burst);
+                let full = burst.is_full();
+                taken += burst.len();
+                while let Some(port) = burst.first().map(PacketBuf::port) {
+                    let mut run = same_port(burst, port);
+                    self.process(&Cx { port, ..*cx }, &mut run, Origin::Peer);
+                    self.flush(io);
+                }
+                if !full {
+                    break;
+                }
             }
         }
         bump(&self.stats.handed_in, taken as u64);

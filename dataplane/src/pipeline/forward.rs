@@ -38,10 +38,10 @@ pub(super) fn ready_request<B: PacketBuf>(
     buf: &mut B,
     meta: &Meta,
 ) -> Result<(Hop, Reach), Refusal> {
-    let to = match cached(neigh, cx, conn.route_gen, conn.fwd_hop) {
-        Some(to) => to,
-        None => find_server(conn, dest, neigh, cx)?,
-    };
+    let mut to = cached(neigh, conn.fwd_hop);
+    if is_stale(conn, cx, to.1) {
+        to = find_server(conn, dest, neigh, cx)?;
+    }
     let mtu = mtu_towards(cx, to.1);
     if meta.ttl <= 1 {
         return Err(Refusal::answered(DropReason::Ttl, Problem::TtlExceeded));
@@ -69,10 +69,10 @@ pub(super) fn ready_reply<B: PacketBuf>(
     if meta.ttl <= 1 {
         return Err(Refusal::answered(DropReason::Ttl, Problem::TtlExceeded));
     }
-    let to = match cached(neigh, cx, conn.route_gen, conn.rev_hop) {
-        Some(to) => to,
-        None => find_client(conn, neigh, cx)?,
-    };
+    let mut to = cached(neigh, conn.rev_hop);
+    if is_stale(conn, cx, to.1) {
+        to = find_client(conn, neigh, cx)?;
+    }
     let mtu = mtu_towards(cx, to.1);
     if meta.ip_len > mtu {
         return Err(too_long(buf, mtu));
@@ -82,19 +82,22 @@ pub(super) fn ready_reply<B: PacketBuf>(
     Ok(to)
 }
 
-/// A next hop that the connection remembers, while routes and neighbour stay.
+/// A next hop that a connection remembers, and what is known of it now.
 #[inline(always)]
-fn cached(neigh: &NeighTable, cx: &Cx<'_>, route_gen: u16, hop: u32) -> Option<(Hop, Reach)> {
-    if route_gen != cx.snap.net.generation {
-        return None;
-    }
+fn cached(neigh: &NeighTable, hop: u32) -> (Hop, Reach) {
     let hop = Hop::from_bits(hop);
-    let reach = neigh.reach(hop);
-    (reach != Reach::Gone).then_some((hop, reach))
+    (hop, neigh.reach(hop))
+}
+
+/// Must a remembered next hop be looked up again? Routes may have changed, or the neighbour's place been given away.
+#[inline(always)]
+fn is_stale(conn: &Record, cx: &Cx<'_>, reach: Reach) -> bool {
+    conn.route_gen != cx.snap.net.generation || reach == Reach::Gone
 }
 
 /// The next hop towards the connection's server: its destination remembers what an earlier connection found, so
 /// that a new one costs no route look-up.
+#[cold]
 #[inline(never)]
 fn find_server(
     conn: &mut Record,

@@ -31,6 +31,7 @@ const FLAGS: usize = 47;
 const TCP_CHECK: usize = 50;
 const UDP_CHECK: usize = 40;
 
+const FIN: u8 = 0x01;
 const SYN: u8 = 0x02;
 const ACK: u8 = 0x10;
 
@@ -45,7 +46,35 @@ pub enum Pattern {
     BothWays,
     /// Requests of established flows in permuted order.
     Requests,
+    /// Whole lives, 32 flows at a time: SYN, SYN+ACK, ACK of new ones; FIN, FIN, ACK of those that are `established`
+    /// flows older.
+    Lives {
+        /// Flows established at any time.
+        established: u32,
+    },
 }
+
+/// What a feed feeds, whatever its buffers.
+pub trait Feeds {
+    /// Its frames.
+    fn frames(&mut self) -> &mut Frames;
+}
+
+/// A burst of [`Pattern::Lives`]: the port it comes to, its TCP flags, whether it is of the older flows.
+struct Step {
+    port: PortIndex,
+    flags: u8,
+    older: bool,
+}
+
+const LIFE: [Step; 6] = [
+    Step { port: 0, flags: SYN, older: false },
+    Step { port: 1, flags: SYN | ACK, older: false },
+    Step { port: 0, flags: ACK, older: false },
+    Step { port: 0, flags: FIN | ACK, older: true },
+    Step { port: 1, flags: FIN | ACK, older: true },
+    Step { port: 0, flags: ACK, older: true },
+];
 
 /// Templates and sums of one protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,13 +115,21 @@ impl Frames {
 
     /// Starts a pattern from its beginning.
     pub fn start(&mut self, pattern: Pattern) {
-        (self.pattern, self.count) = (pattern, 0);
+        self.start_at(pattern, 0);
+    }
+
+    /// Starts a pattern `count` frames after its beginning.
+    pub fn start_at(&mut self, pattern: Pattern, count: u64) {
+        (self.pattern, self.count) = (pattern, count);
         self.turn = PortIndex::from(pattern == Pattern::SynAck);
     }
 
     /// Whether `port` receives the next burst; moves the turn on if so.
     #[inline(always)]
     pub fn is_turn(&mut self, port: PortIndex) -> bool {
+        if let Pattern::Lives { established } = self.pattern {
+            return port == self.life(established).0;
+        }
         let is = port == self.turn;
         if is && self.pattern == Pattern::BothWays {
             self.turn ^= 1;
@@ -103,16 +140,16 @@ impl Frames {
     /// Writes the next frame for `port`.
     #[inline(always)]
     pub fn write(&mut self, frame: &mut [u8; FRAME], port: PortIndex) {
-        let flow = match self.pattern {
-            Pattern::Syn | Pattern::SynAck => self.count as u32,
-            Pattern::BothWays | Pattern::Requests => self.flows.at(self.count),
+        let (flow, flags) = match self.pattern {
+            Pattern::Syn => (self.count as u32, SYN),
+            Pattern::SynAck => (self.count as u32, SYN | ACK),
+            Pattern::BothWays | Pattern::Requests => (self.flows.at(self.count), ACK),
+            Pattern::Lives { established } => {
+                let (_, flow, flags) = self.life(established);
+                (flow, flags)
+            }
         };
         self.count += 1;
-        let flags = match self.pattern {
-            Pattern::Syn => SYN,
-            Pattern::SynAck => SYN | ACK,
-            Pattern::BothWays | Pattern::Requests => ACK,
-        };
         let (client, server) = match &self.clients {
             // Round robin walks the list from its head, the destination added last.
             None => (0x6440_0000 + (flow >> 4), SERVERS[3 - (flow & 3) as usize]),
@@ -148,6 +185,24 @@ impl Frames {
     }
 }
 
+impl Frames {
+    /// Port, flow and flags of the next frame of [`Pattern::Lives`]. Flow numbers go round at the size of the feed.
+    #[inline(always)]
+    fn life(&self, established: u32) -> (PortIndex, u32, u8) {
+        let (burst, lane) = (self.count / BURST as u64, (self.count % BURST as u64) as u32);
+        let group = (burst / LIFE.len() as u64) as u32;
+        let step = &LIFE[(burst % LIFE.len() as u64) as usize];
+        let newest = group * BURST as u32 + lane;
+        let (flow, flags) = match step.older {
+            true if newest >= established => (newest - established, step.flags),
+            // There are no older flows yet: more packets of the new ones.
+            true => (newest, ACK),
+            false => (newest, step.flags),
+        };
+        (step.port, flow % self.flows.len, flags)
+    }
+}
+
 /// Both ports of the subject, over mbufs.
 pub struct Feed<'eal> {
     pool: Mempool<'eal>,
@@ -164,6 +219,12 @@ impl<'eal> Feed<'eal> {
     /// Feeds `frames` in mbufs of `pool`.
     pub fn new(pool: Mempool<'eal>, frames: Frames) -> Self {
         Self { pool, frames, sent: 0, kept: Vec::with_capacity(KEPT), next_keep: KEEP_EVERY / 2 }
+    }
+}
+
+impl Feeds for Feed<'_> {
+    fn frames(&mut self) -> &mut Frames {
+        &mut self.frames
     }
 }
 

@@ -5,25 +5,24 @@ use std::process::Command;
 
 use dataplane::io::Burst;
 
+use crate::Bench;
 use crate::feed::{Frames, L4, Pattern};
 use crate::plain::PlainFeed;
 use crate::report::Row;
 use crate::subject::{Rules, Subject};
-use crate::{Bench, PATHS};
 
 /// Flows of the counted runs: instruction counts hardly depend on it, valgrind's patience does.
 const FLOWS: u32 = 1_000;
+/// Counted rows and the method, or protocol, or pattern that makes them.
+const COUNTED: [(&str, &str); 4] =
+    [("path.nat4", "nat"), ("path.dr4", "dr"), ("path.nat4udp", "udp"), ("conn.new", "new")];
 /// Packets of the short run, and of the long one.
 const PACKETS: [u64; 2] = [20_000, 120_000];
 
 /// Rows `instructions.*`.
 pub fn rows(bench: &mut Bench<'_>) -> Result<(), String> {
-    let paths = PATHS.iter().filter(|p| p.flows == FLOWS && p.l4 == L4::Tcp).map(|p| p.method).chain(["new"]);
-    for method in paths.collect::<Vec<_>>() {
-        let id = match method {
-            "new" => "instructions.conn.new".to_string(),
-            method => format!("instructions.path.{method}4"),
-        };
+    for (id, method) in COUNTED {
+        let id = format!("instructions.{id}");
         if !bench.wants(&id) {
             continue;
         }
@@ -35,13 +34,10 @@ pub fn rows(bench: &mut Bench<'_>) -> Result<(), String> {
             }
         };
         bench.push(Row {
-            id,
             value,
             unit: "instructions",
-            reference: "callgrind, feed subtracted",
-            reference_value: None,
-            ratio: None,
-            spread: 0.0,
+            reference: "callgrind, feed subtracted".into(),
+            ..Row::new(id)
         });
     }
     Ok(())
@@ -74,19 +70,20 @@ pub fn run_counted(mut args: impl Iterator<Item = String>) -> Result<(), String>
         return Err("--count METHOD subject|feed PACKETS".into());
     };
     let packets: u64 = packets.parse().map_err(|_| "PACKETS is a number".to_string())?;
-    let (method, pattern, flows): (&'static str, _, _) = match method.as_str() {
-        "nat" => ("nat", Pattern::BothWays, FLOWS),
-        "dr" => ("dr", Pattern::Requests, FLOWS),
-        _ => ("nat", Pattern::Syn, 1 << 20),
+    let (method, l4, pattern, flows): (&'static str, _, _, _) = match method.as_str() {
+        "nat" => ("nat", L4::Tcp, Pattern::BothWays, FLOWS),
+        "dr" => ("dr", L4::Tcp, Pattern::Requests, FLOWS),
+        "udp" => ("nat", L4::Udp, Pattern::BothWays, FLOWS),
+        _ => ("nat", L4::Tcp, Pattern::Syn, 1 << 20),
     };
-    let mut feed = PlainFeed::new(Frames::new(L4::Tcp, flows));
+    let mut feed = PlainFeed::new(Frames::new(l4, flows));
     let mut now = 1_000_000_000;
     let mut tick = || {
         now += 1_000;
         now
     };
     if what == "subject" {
-        let rules = Rules { method, l4: L4::Tcp, conns: 200_000, synrecv: 60, servers: 4 };
+        let rules = Rules { conns: 200_000, ..Rules::of(method, l4) };
         let mut subject = Subject::new(rules, tick())?;
         if pattern != Pattern::Syn {
             let whole = u64::from(flows).next_multiple_of(32);

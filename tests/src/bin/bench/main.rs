@@ -8,6 +8,8 @@
 
 #![forbid(unsafe_code)]
 
+mod compare;
+mod conns;
 mod est;
 mod feed;
 mod instructions;
@@ -17,6 +19,7 @@ mod report;
 mod scale;
 mod stages;
 mod subject;
+mod timers;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -39,7 +42,9 @@ struct Bench<'eal> {
     pool: Mempool<'eal>,
     clock: TscClock,
     testpmd: Result<Testpmd, String>,
-    /// A CPU besides the one that everything is measured on.
+    /// The CPU that everything is measured on.
+    cpu: usize,
+    /// A CPU besides.
     other_cpu: Option<usize>,
     rounds: usize,
     span: Duration,
@@ -47,27 +52,35 @@ struct Bench<'eal> {
     only: String,
 }
 
-/// A row of the `path` group.
+/// A group of `path` rows, one for each of [`SIZES`].
 #[derive(Clone, Copy)]
-struct PathRow {
+struct Path4 {
     id: &'static str,
     method: &'static str,
     l4: L4,
-    flows: u32,
 }
 
-const PATHS: [PathRow; 5] = [
-    PathRow { id: "path.nat4.1k", method: "nat", l4: L4::Tcp, flows: 1_000 },
-    PathRow { id: "path.nat4.100k", method: "nat", l4: L4::Tcp, flows: 100_000 },
-    PathRow { id: "path.nat4.1m", method: "nat", l4: L4::Tcp, flows: 1_000_000 },
-    PathRow { id: "path.nat4udp.1k", method: "nat", l4: L4::Udp, flows: 1_000 },
-    PathRow { id: "path.dr4.1k", method: "dr", l4: L4::Tcp, flows: 1_000 },
+const PATHS: [Path4; 3] = [
+    Path4 { id: "path.nat4", method: "nat", l4: L4::Tcp },
+    Path4 { id: "path.dr4", method: "dr", l4: L4::Tcp },
+    Path4 { id: "path.nat4udp", method: "nat", l4: L4::Udp },
+];
+
+/// Flows of the `path` rows, with what others take for a packet at about as many, nanoseconds, on a machine of this kind:
+/// kernel IPVS 6.12 (NAT, the whole way from a veth pair to another), katran's XDP program alone.
+const SIZES: [(&str, u32, &str); 4] = [
+    ("1k", 1_000, "kernel IPVS 960, katran 127"),
+    ("100k", 100_000, "kernel IPVS 1118, katran 258-273"),
+    ("1m", 1_000_000, "kernel IPVS 1312, katran 258-273"),
+    ("10m", 10_000_000, ""),
 ];
 
 fn main() {
     let mut args = std::env::args().skip(1);
     let result = match args.next().as_deref() {
         Some("--count") => instructions::run_counted(args),
+        Some("--worst") => timers::run_worst(),
+        Some("--diff") => compare::run(args),
         _ => run(),
     };
     if let Err(error) = result {
@@ -91,6 +104,7 @@ fn run() -> Result<(), String> {
         pool,
         clock: TscClock::calibrate(CALIBRATION),
         testpmd: Testpmd::start(main_cpu, cpu),
+        cpu,
         other_cpu: Some(main_cpu).filter(|&other| other != cpu),
         rounds: if quick { 3 } else { 9 },
         span: Duration::from_millis(if quick { 100 } else { 250 }),
@@ -105,13 +119,15 @@ fn run() -> Result<(), String> {
     println!("CPU {cpu}; {} rounds of {} ms; medians\n", bench.rounds, bench.span.as_millis());
     report::head();
     bench.gen_row()?;
-    for row in PATHS {
-        bench.path_row(row)?;
+    for path in PATHS {
+        for (size, flows, others) in SIZES {
+            bench.path_row(path, size, flows, others)?;
+        }
     }
     stages::rows(&mut bench)?;
-    bench.conn_row()?;
+    conns::rows(&mut bench)?;
     scale::rows(&mut bench, &eal)?;
-    bench.alloc_row()?;
+    timers::rows(&mut bench)?;
     instructions::rows(&mut bench)?;
     est::rows(&mut bench)?;
     let path = Path::new("target/bench/summary.json");
@@ -161,12 +177,13 @@ impl<'eal> Bench<'eal> {
         Ok(())
     }
 
-    fn path_row(&mut self, row: PathRow) -> Result<(), String> {
-        if !self.wants(row.id) {
+    fn path_row(&mut self, row: Path4, size: &str, flows: u32, others: &str) -> Result<(), String> {
+        let id = format!("{}.{size}", row.id);
+        if !self.wants(&id) {
             return Ok(());
         }
-        let (mut subject, mut feed) = self.established(row.method, row.l4, row.flows)?;
-        let mut alone = self.feed(row.l4, row.flows);
+        let (mut subject, mut feed) = self.established(row.method, row.l4, flows)?;
+        let mut alone = self.feed(row.l4, flows);
         let pattern = if row.method == "nat" { Pattern::BothWays } else { Pattern::Requests };
         feed.frames.start(pattern);
         alone.frames.start(pattern);
@@ -177,8 +194,12 @@ impl<'eal> Bench<'eal> {
             let idle = pass(&mut alone, self.span, |_| {});
             net.push(subject.sample(&mut feed, &self.clock, self.span) - idle);
         }
-        check(row.id, &subject, &feed)?;
-        self.row(row.id, net, reference);
+        check(&id, &subject, &feed)?;
+        let mut row = measured(&id, net, reference);
+        if !others.is_empty() {
+            row.reference = format!("{REFERENCE}; others: {others}");
+        }
+        self.push(row);
         Ok(())
     }
 
@@ -189,7 +210,7 @@ impl<'eal> Bench<'eal> {
         l4: L4,
         flows: u32,
     ) -> Result<(Subject<Mbuf<'eal>>, Feed<'eal>), String> {
-        let rules = Rules { method, l4, conns: (flows as usize * 5 / 4).max(4096), synrecv: 60, servers: 4 };
+        let rules = Rules { conns: (flows as usize * 5 / 4).max(4096), ..Rules::of(method, l4) };
         let mut subject = Subject::new(rules, self.clock.now_ns())?;
         let mut feed = self.feed(l4, flows);
         let whole = u64::from(flows).next_multiple_of(32);
@@ -208,89 +229,23 @@ impl<'eal> Bench<'eal> {
         Ok((subject, feed))
     }
 
-    /// New connections without end: each packet a SYN of a new flow, old ones expiring as fast.
-    fn conn_row(&mut self) -> Result<(), String> {
-        const ID: &str = "conn.new";
-        if !self.wants(ID) {
-            return Ok(());
-        }
-        // A million connections a second of the subject's own time, each alive for a second.
-        const NS_PER_CONN: u64 = 1_000;
-        let rules = Rules { method: "nat", l4: L4::Tcp, conns: 2_000_000, synrecv: 1, servers: 4 };
-        let mut now = 1_000_000_000;
-        let mut subject = Subject::new(rules, now)?;
-        let mut feed = self.feed(L4::Tcp, 1 << 24);
-        let mut alone = self.feed(L4::Tcp, 1 << 24);
-        feed.frames.start(Pattern::Syn);
-        alone.frames.start(Pattern::Syn);
-        let mut tick = || {
-            now += 32 * NS_PER_CONN;
-            now
-        };
-        subject.run_packets(&mut feed, 2_500_000, &mut tick);
-        let (mut net, mut reference) = (Vec::new(), Vec::new());
-        for _ in 0..self.rounds {
-            reference.extend(self.reference()?);
-            let idle = pass(&mut alone, self.span, |_| {});
-            let (from, packets) = (Instant::now(), 1_000_000);
-            subject.run_packets(&mut feed, packets, &mut tick);
-            net.push(from.elapsed().as_nanos() as f64 / packets as f64 - idle);
-        }
-        check(ID, &subject, &feed)?;
-        self.row(ID, net, reference);
-        Ok(())
+    fn row(&mut self, id: &str, samples: Vec<f64>, reference: Vec<f64>) {
+        self.push(measured(id, samples, reference));
     }
+}
 
-    /// Allocations of a poll, a packet: of established connections, and of connections that are made and end.
-    fn alloc_row(&mut self) -> Result<(), String> {
-        const ID: &str = "alloc.per_packet";
-        const PACKETS: u64 = 1_000_000;
-        if !self.wants(ID) {
-            return Ok(());
-        }
-        let clock = self.clock;
-        let (mut subject, mut feed) = self.established("nat", L4::Tcp, 1_000)?;
-        feed.frames.start(Pattern::BothWays);
-        // The feed keeps frames for the checker at first; those are its own.
-        subject.run_packets(&mut feed, PACKETS, || clock.now_ns());
-        let known =
-            allocation_counter::measure(|| subject.run_packets(&mut feed, PACKETS, || clock.now_ns()));
-
-        let rules = Rules { method: "nat", l4: L4::Tcp, conns: 200_000, synrecv: 1, servers: 4 };
-        let mut now = 1_000_000_000;
-        let mut subject = Subject::new(rules, now)?;
-        feed.frames.start(Pattern::Syn);
-        let made = allocation_counter::measure(|| {
-            subject.run_packets(&mut feed, PACKETS, || {
-                now += 32 * 10_000;
-                now
-            });
-        });
-        let allocations = (known.count_total + made.count_total) as f64;
-        self.push(Row {
-            id: ID.into(),
-            value: allocations / (2 * PACKETS) as f64,
-            unit: "allocations",
-            reference: "none at all",
-            reference_value: Some(0.0),
-            ratio: None,
-            spread: 0.0,
-        });
-        Ok(())
-    }
-
-    fn row(&mut self, id: &str, mut samples: Vec<f64>, mut reference: Vec<f64>) {
-        let (value, spread) = report::median(&mut samples);
-        let reference_value = (!reference.is_empty()).then(|| report::median(&mut reference).0);
-        self.push(Row {
-            id: id.into(),
-            value,
-            unit: "ns/packet",
-            reference: REFERENCE,
-            reference_value,
-            ratio: reference_value.map(|r| value / r),
-            spread,
-        });
+/// The row of some samples beside those of testpmd.
+fn measured(id: &str, mut samples: Vec<f64>, mut reference: Vec<f64>) -> Row {
+    let (value, spread) = report::median(&mut samples);
+    let reference_value = (!reference.is_empty()).then(|| report::median(&mut reference).0);
+    Row {
+        value,
+        unit: "ns/packet",
+        reference: REFERENCE.into(),
+        reference_value,
+        ratio: reference_value.map(|r| value / r),
+        spread,
+        ..Row::new(id)
     }
 }
 

@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 use dataplane::io::{Burst, Io, PacketBuf, PortIndex};
 use dataplane::limits::BURST;
 
-use crate::feed::{FRAME, Frames};
+use crate::feed::{FRAME, Feeds, Frames};
 
 /// Room of a buffer: a frame and what answers may need.
 const ROOM: usize = 256;
@@ -91,6 +91,12 @@ impl PlainFeed {
             self.tx(port, burst);
         }
         n
+    }
+}
+
+impl Feeds for PlainFeed {
+    fn frames(&mut self) -> &mut Frames {
+        &mut self.frames
     }
 }
 

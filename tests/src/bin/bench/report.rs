@@ -14,13 +14,28 @@ pub struct Row {
     /// Unit of `value`.
     pub unit: &'static str,
     /// What it is compared with.
-    pub reference: &'static str,
+    pub reference: String,
     /// Median of the reference in the same run.
     pub reference_value: Option<f64>,
     /// `value / reference_value`.
     pub ratio: Option<f64>,
     /// (largest - smallest) / median of the samples.
     pub spread: f64,
+}
+
+impl Row {
+    /// Nothing yet but its name.
+    pub fn new(id: impl Into<String>) -> Self {
+        Row {
+            id: id.into(),
+            value: 0.0,
+            unit: "",
+            reference: String::new(),
+            reference_value: None,
+            ratio: None,
+            spread: 0.0,
+        }
+    }
 }
 
 /// What the figures were taken on.

@@ -13,7 +13,7 @@ use dataplane::io::{Burst, Io, PortIndex};
 use dataplane::limits::ring_size;
 use dataplane::steer::{By, Steer};
 use dataplane::verdict::DropReason;
-use dpdk_sys::{CpuSet, Eal, HandoffRx, HandoffTx, LcoreToken, Mbuf, Tid, allowed_cpus, handoff};
+use dpdk_sys::{CpuSet, Eal, HandoffRx, HandoffTx, LcoreToken, Mbuf, Tid, handoff};
 
 use crate::Bench;
 use crate::feed::{Feed, Frames, L4, Pattern};
@@ -80,7 +80,7 @@ enum Clients {
 /// Rows `handoff` and `scale.2.*`.
 pub fn rows<'eal>(bench: &mut Bench<'eal>, eal: &'eal Eal) -> Result<(), String> {
     handoff_row(bench, eal)?;
-    let cpus: Vec<usize> = allowed_cpus().map_err(|e| e.to_string())?.iter().take(2).collect();
+    let cpus: Vec<usize> = std::iter::once(bench.cpu).chain(bench.other_cpu).collect();
     for (id, method, clients) in [
         ("scale.2.dr", "dr", Clients::All),
         ("scale.2.nat", "nat", Clients::All),
@@ -105,7 +105,7 @@ pub fn rows<'eal>(bench: &mut Bench<'eal>, eal: &'eal Eal) -> Result<(), String>
             id: id.into(),
             value,
             unit: "times",
-            reference: "one worker, Mpps with its feed",
+            reference: "one worker, Mpps with its feed".into(),
             reference_value: Some(median(&mut alone).0 / 1e6),
             ratio: None,
             spread,
@@ -166,7 +166,7 @@ fn handoff_row<'eal>(bench: &mut Bench<'eal>, eal: &'eal Eal) -> Result<(), Stri
 }
 
 fn rules(method: &'static str) -> Rules {
-    Rules { method, l4: L4::Tcp, conns: 4 * 16 * CLIENTS as usize, synrecv: 60, servers: 1 }
+    Rules { conns: 4 * 16 * CLIENTS as usize, servers: 1, ..Rules::of(method, L4::Tcp) }
 }
 
 /// Clients of a feed at worker `id`.

@@ -44,13 +44,11 @@ pub fn rows(bench: &mut Bench<'_>) -> Result<(), String> {
         for (stage, mut samples) in [("parse", parsed), ("probe", probed), ("rest", rest)] {
             let (value, spread) = median(&mut samples);
             bench.push(Row {
-                id: id(stage),
                 value,
                 unit: "ns/packet",
-                reference: "information",
-                reference_value: None,
-                ratio: None,
+                reference: "information".into(),
                 spread,
+                ..Row::new(id(stage))
             });
         }
     }

@@ -39,6 +39,15 @@ pub struct Rules {
     pub synrecv: u32,
     /// Servers of the service, of [`SERVERS`].
     pub servers: usize,
+    /// Timeout of TIME_WAIT, seconds.
+    pub timewait: u32,
+}
+
+impl Rules {
+    /// One service with four destinations, a small table, the usual timeouts.
+    pub fn of(method: &'static str, l4: L4) -> Self {
+        Self { method, l4, conns: 4096, synrecv: 60, servers: 4, timewait: 120 }
+    }
 }
 
 /// The control side of one worker or of several.
@@ -155,6 +164,7 @@ fn text(rules: Rules) -> String {
         r#"
 [timeouts]
 synrecv = {synrecv}
+timewait = {timewait}
 [connections]
 max = {conns}
 [[port]]
@@ -176,6 +186,7 @@ scheduler = "rr"
 announce = false
 "#,
         synrecv = rules.synrecv,
+        timewait = rules.timewait,
         conns = rules.conns.max(1024),
         vip = address(VIP),
         port = PORTS.0,

@@ -142,5 +142,13 @@ fn push(
     let (value, spread) = median(&mut ours);
     let reference_value = (!theirs.is_empty()).then(|| median(&mut theirs).0);
     let ratio = reference_value.map(|r| value / r);
-    bench.push(Row { id: id.into(), value, unit, reference, reference_value, ratio, spread });
+    bench.push(Row {
+        value,
+        unit,
+        reference: reference.into(),
+        reference_value,
+        ratio,
+        spread,
+        ..Row::new(id)
+    });
 }
