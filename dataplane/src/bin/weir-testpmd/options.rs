@@ -119,7 +119,7 @@ pub struct Options {
     /// UDP ports in txonly mode
     #[arg(long, value_name = "SRC[,DST]", value_parser = tx_udp)]
     pub tx_udp: Option<(u16, u16)>,
-    /// lb: configuration as for `weir run`, [[port]] in the order of the forwarding ports; without it one service
+    /// lb: configuration as for `weir run`, `[[port]]` in the order of the forwarding ports; without it one service
     #[arg(long, value_name = "FILE")]
     pub lb_config: Option<PathBuf>,
     /// lb: forwarding method of the service it makes up, nat or dr
