@@ -13,6 +13,7 @@ mod conns;
 mod est;
 mod feed;
 mod instructions;
+mod memory;
 mod plain;
 mod reference;
 mod report;
@@ -79,6 +80,7 @@ fn main() {
     let mut args = std::env::args().skip(1);
     let result = match args.next().as_deref() {
         Some("--count") => instructions::run_counted(args),
+        Some("--memory") => memory::run_filled(args),
         Some("--worst") => timers::run_worst(),
         Some("--diff") => compare::run(args),
         _ => run(),
@@ -128,6 +130,7 @@ fn run() -> Result<(), String> {
     conns::rows(&mut bench)?;
     scale::rows(&mut bench, &eal)?;
     timers::rows(&mut bench)?;
+    memory::rows(&mut bench)?;
     instructions::rows(&mut bench)?;
     est::rows(&mut bench)?;
     let path = Path::new("target/bench/summary.json");
