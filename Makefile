@@ -46,8 +46,8 @@ check: setup ## formatting, lints, documentation, then all tests
 	@$(MAKE) --no-print-directory test
 
 bench: setup ## nanoseconds a packet against DPDK's testpmd (ROWS=pattern, QUICK=1)
-	$(CARGO) build --release -p tests --bin bench
-	@ROWS='$(ROWS)' QUICK='$(QUICK)' .ci/with-hugepages $(BENCH_PAGES) target/release/bench
+	$(CARGO) build --release -p tests -p dataplane -p control --bin bench --bin weir-testpmd --bin weir
+	@ROWS='$(ROWS)' QUICK='$(QUICK)' WEIR_BIN='$(CURDIR)/target/release/weir' .ci/with-hugepages $(BENCH_PAGES) target/release/bench
 
 bench-save: bench ## the benchmarks, kept as target/bench/COMMIT.json to compare with later
 	cp target/bench/summary.json "target/bench/$$(git describe --always --dirty).json"

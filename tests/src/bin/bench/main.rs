@@ -13,6 +13,7 @@ mod conns;
 mod est;
 mod feed;
 mod instructions;
+mod memif;
 mod memory;
 mod plain;
 mod reference;
@@ -21,6 +22,7 @@ mod scale;
 mod stages;
 mod subject;
 mod timers;
+mod veth;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -101,7 +103,7 @@ fn run() -> Result<(), String> {
     let args = EalArgs::new().memory_mb(128).no_pci().main_cpu(main_cpu);
     let eal = Eal::start(&args).map_err(|e| e.to_string())?;
     let pool = Mempool::create(&eal, &PoolConfig::new("bench", MBUFS)).map_err(|e| e.to_string())?;
-    Tid::current().set_affinity(&CpuSet::from_iter([cpu])).map_err(|e| format!("CPU {cpu}: {e}"))?;
+    pin(&[cpu])?;
     let mut bench = Bench {
         pool,
         clock: TscClock::calibrate(CALIBRATION),
@@ -131,6 +133,8 @@ fn run() -> Result<(), String> {
     scale::rows(&mut bench, &eal)?;
     timers::rows(&mut bench)?;
     memory::rows(&mut bench)?;
+    memif::rows(&mut bench, &eal)?;
+    veth::rows(&mut bench)?;
     instructions::rows(&mut bench)?;
     est::rows(&mut bench)?;
     let path = Path::new("target/bench/summary.json");
@@ -235,6 +239,12 @@ impl<'eal> Bench<'eal> {
     fn row(&mut self, id: &str, samples: Vec<f64>, reference: Vec<f64>) {
         self.push(measured(id, samples, reference));
     }
+}
+
+/// Lets this thread, and what it starts, run on these CPUs only.
+fn pin(cpus: &[usize]) -> Result<(), String> {
+    let set = cpus.iter().copied().collect::<CpuSet>();
+    Tid::current().set_affinity(&set).map_err(|e| format!("CPUs {cpus:?}: {e}"))
 }
 
 /// The row of some samples beside those of testpmd.

@@ -2,6 +2,7 @@
 //! turns with it. Its figure includes its receive and transmit.
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -19,15 +20,26 @@ pub struct Testpmd {
 impl Testpmd {
     /// Starts one that forwards on `cpu` and types on `main_cpu`. Fails with a sentence on why there is no reference.
     pub fn start(main_cpu: usize, cpu: usize) -> Result<Self, String> {
+        let words = format!(
+            "-l {main_cpu},{cpu} --in-memory -m 128 --no-pci --no-telemetry --vdev net_null0 -- -i \
+             --forward-mode=5tswap --nb-cores=1 --total-num-mbufs=16384"
+        );
+        let mut testpmd = Self::spawn(Path::new("dpdk-testpmd"), &words)?;
+        testpmd.until("5tswap packet forwarding").map_err(|e| format!("dpdk-testpmd: {e} (huge pages?)"))?;
+        Ok(testpmd)
+    }
+
+    /// Starts `program`, a testpmd or one like it, with `words` on its command line, and asks for its configuration.
+    pub fn spawn(program: &Path, words: &str) -> Result<Self, String> {
         let mut child = Command::new("stdbuf")
-            .args(["-oL", "dpdk-testpmd", "-l", &format!("{main_cpu},{cpu}"), "--in-memory", "-m", "128"])
-            .args(["--no-pci", "--no-telemetry", "--vdev", "net_null0", "--", "-i"])
-            .args(["--forward-mode=5tswap", "--nb-cores=1", "--total-num-mbufs=16384"])
+            .arg("-oL")
+            .arg(program)
+            .args(words.split_whitespace())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(|e| format!("dpdk-testpmd does not start ({e}); make setup installs it"))?;
+            .map_err(|e| format!("{} does not start ({e}); make setup installs it", program.display()))?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let (Some(stdin), Some(stdout)) = (stdin, stdout) else { return Err("no pipes to testpmd".into()) };
         let (sender, lines) = channel();
@@ -40,7 +52,6 @@ impl Testpmd {
         });
         let mut testpmd = Self { child, stdin, lines };
         testpmd.command("show config fwd")?;
-        testpmd.until("5tswap packet forwarding").map_err(|e| format!("dpdk-testpmd: {e} (huge pages?)"))?;
         Ok(testpmd)
     }
 
@@ -48,10 +59,10 @@ impl Testpmd {
     pub fn sample(&mut self, span: Duration) -> Result<f64, String> {
         self.command("start")?;
         std::thread::sleep(Duration::from_millis(50));
-        self.packets()?;
-        let (before, from) = (self.packets()?, Instant::now());
+        self.count("RX-packets:")?;
+        let (before, from) = (self.count("RX-packets:")?, Instant::now());
         std::thread::sleep(span);
-        let (after, elapsed) = (self.packets()?, from.elapsed());
+        let (after, elapsed) = (self.count("RX-packets:")?, from.elapsed());
         self.command("stop")?;
         self.until("Done.")?;
         if after <= before {
@@ -60,19 +71,22 @@ impl Testpmd {
         Ok(elapsed.as_nanos() as f64 / (after - before) as f64)
     }
 
-    fn packets(&mut self) -> Result<u64, String> {
+    /// A figure of port 0 since the program's start, `RX-packets:` or `TX-packets:`.
+    pub fn count(&mut self, name: &str) -> Result<u64, String> {
         self.command("show port stats 0")?;
-        let line = self.until("RX-packets:")?;
-        let figure = line.split_whitespace().nth(1).and_then(|n| n.parse().ok());
+        let line = self.until(name)?;
+        let figure = number_behind(&line, name);
         self.until("Tx-bps:")?;
-        figure.ok_or_else(|| format!("dpdk-testpmd printed no packet count: {line}"))
+        figure.ok_or_else(|| format!("testpmd printed no packet count: {line}"))
     }
 
-    fn command(&mut self, line: &str) -> Result<(), String> {
-        writeln!(self.stdin, "{line}").map_err(|e| format!("dpdk-testpmd is gone: {e}"))
+    /// Types a line.
+    pub fn command(&mut self, line: &str) -> Result<(), String> {
+        writeln!(self.stdin, "{line}").map_err(|e| format!("testpmd is gone: {e}"))
     }
 
-    fn until(&mut self, text: &str) -> Result<String, String> {
+    /// Waits for a line that contains `text`.
+    pub fn until(&mut self, text: &str) -> Result<String, String> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -82,6 +96,11 @@ impl Testpmd {
             }
         }
     }
+}
+
+/// The number behind `name` in a line of statistics.
+pub fn number_behind(line: &str, name: &str) -> Option<u64> {
+    line.split_once(name)?.1.split_whitespace().next()?.parse().ok()
 }
 
 impl Drop for Testpmd {
