@@ -1,8 +1,9 @@
 //! The configuration as workers see it: immutable, published whole, shared in parts.
 //!
-//! Services lie in shards by address, each behind an `Arc`, each service behind another: a change copies one shard
-//! and one service, so many additions cost linear time. All services of one address share a shard with that
-//! address's own entry, so "is this address ours" and "is there a service" touch one map each.
+//! Addresses lie in shards, each behind an `Arc`, so that "is this address ours", asked for every packet, is two steps.
+//! Services lie in groups of parts by their whole key, each group and each part behind an `Arc`, each service behind
+//! another: to copy an `Arc` of a service is to write to its cold cache line, so a change copies a shard, the heads of
+//! a group's parts and one part, some dozen `Arc`s, and many additions cost linear time, on one address too.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -16,9 +17,12 @@ use crate::conn::state::Timeouts;
 use crate::route::Net;
 use crate::service::Service;
 
-/// Shards of the service map, a power of two. With 100 000 services a shard holds about 100, and copying one takes about a
+/// Shards of the addresses, a power of two. With 100 000 addresses a shard holds about 100, and copying one takes about a
 /// microsecond; a snapshot copies a pointer for each, some microseconds too.
 pub const SHARDS: usize = 1024;
+/// Groups of services and parts of a group, powers of two: about 25 services in each part with 100 000.
+const GROUPS: usize = 256;
+const PARTS: usize = 16;
 
 /// One immutable configuration. Any thread may read it; the last reference is dropped on the control thread.
 #[derive(Clone)]
@@ -78,17 +82,21 @@ pub struct Knobs {
 #[derive(Clone)]
 pub struct ServiceMap {
     shards: Box<[Arc<Shard>]>,
+    groups: Box<[Arc<Group>]>,
 }
 
 #[derive(Clone, Default)]
 struct Shard {
     /// The keys of `vips`, for a look at every packet.
     addresses: Addresses,
-    services: HashMap<(Ipv4Addr, u16, u8), Arc<Service>, FixedState>,
     vips: HashMap<Ipv4Addr, Vip, FixedState>,
     /// How many services have (server address, port, protocol) as a NAT destination.
     nat_dests: HashMap<(Ipv4Addr, u16, u8), u32, FixedState>,
 }
+
+/// Services by (address, L4 port, protocol).
+type Part = HashMap<(Ipv4Addr, u16, u8), Arc<Service>, FixedState>;
+type Group = [Arc<Part>; PARTS];
 
 /// A virtual address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,14 +116,19 @@ impl Vip {
 
 impl Default for ServiceMap {
     fn default() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Arc::default()).collect() }
+        let (shards, groups) = (0..SHARDS, 0..GROUPS);
+        Self {
+            shards: shards.map(|_| Arc::default()).collect(),
+            groups: groups.map(|_| Arc::default()).collect(),
+        }
     }
 }
 
 impl ServiceMap {
     /// The service of that identity. Slow path.
     pub fn find(&self, addr: Ipv4Addr, port: u16, proto: u8) -> Option<&Arc<Service>> {
-        self.shards[shard_of(addr)].services.get(&(addr, port, proto))
+        let (group, part) = part_of(addr, port);
+        self.groups[group][part].get(&(addr, port, proto))
     }
 
     /// Whether `addr` is a virtual address: what goes to one is a request. Hot, with several workers.
@@ -141,7 +154,7 @@ impl ServiceMap {
 
     /// Every service, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Service>> {
-        self.shards.iter().flat_map(|s| s.services.values())
+        self.groups.iter().flat_map(|group| group.iter()).flat_map(|part| part.values())
     }
 
     /// Puts in a service that is not there yet. Control, on its working copy.
@@ -151,7 +164,8 @@ impl ServiceMap {
         vip.services += 1;
         vip.announcing += u32::from(service.announce);
         shard.addresses.insert(addr.to_bits());
-        shard.services.insert((addr, service.key.port, service.key.proto.number()), Arc::new(service));
+        let (port, proto) = (service.key.port, service.key.proto.number());
+        self.part(addr, port).insert((addr, port, proto), Arc::new(service));
     }
 
     /// Counts a NAT destination in (+1) or out (-1). Control.
@@ -166,8 +180,8 @@ impl ServiceMap {
 
     /// Takes a service out. Control.
     pub(crate) fn remove(&mut self, addr: Ipv4Addr, port: u16, proto: u8) -> Option<Arc<Service>> {
+        let service = self.part(addr, port).remove(&(addr, port, proto))?;
         let shard = Arc::make_mut(&mut self.shards[shard_of(addr)]);
-        let service = shard.services.remove(&(addr, port, proto))?;
         if let Some(vip) = shard.vips.get_mut(&addr) {
             vip.services -= 1;
             vip.announcing -= u32::from(service.announce);
@@ -187,19 +201,35 @@ impl ServiceMap {
         proto: u8,
         change: impl FnOnce(&mut Service),
     ) -> bool {
-        let shard = Arc::make_mut(&mut self.shards[shard_of(addr)]);
-        let Some(service) = shard.services.get_mut(&(addr, port, proto)) else { return false };
+        let Some(service) = self.part(addr, port).get_mut(&(addr, port, proto)) else { return false };
         let announced = service.announce;
         change(Arc::make_mut(service));
         let announces = service.announce;
-        if let Some(vip) = shard.vips.get_mut(&addr) {
-            vip.announcing = vip.announcing + u32::from(announces) - u32::from(announced);
+        if announces != announced {
+            let shard = Arc::make_mut(&mut self.shards[shard_of(addr)]);
+            if let Some(vip) = shard.vips.get_mut(&addr) {
+                vip.announcing = vip.announcing + u32::from(announces) - u32::from(announced);
+            }
         }
         true
+    }
+
+    /// The part that holds the services of an address and port, to change it.
+    fn part(&mut self, addr: Ipv4Addr, port: u16) -> &mut Part {
+        let (group, part) = part_of(addr, port);
+        Arc::make_mut(&mut Arc::make_mut(&mut self.groups[group])[part])
     }
 }
 
 fn shard_of(addr: Ipv4Addr) -> usize {
     // Multiplicative hash: neighbouring addresses, the usual case, spread over the shards.
     (addr.to_bits().wrapping_mul(0x9E37_79B1) >> (u32::BITS - SHARDS.ilog2())) as usize
+}
+
+/// Group, and part of it.
+fn part_of(addr: Ipv4Addr, port: u16) -> (usize, usize) {
+    // Likewise, for neighbouring ports too, in whatever address.
+    let product = addr.to_bits().wrapping_mul(0x9E37_79B1) ^ u32::from(port).wrapping_mul(0x85EB_CA6B);
+    let part = (product >> (u32::BITS - GROUPS.ilog2() - PARTS.ilog2())) as usize;
+    (part / PARTS, part % PARTS)
 }

@@ -128,7 +128,7 @@ pub trait Handler {
     /// Takes a value that was written to a knob's file. Nobody waits for the result.
     fn write_knob(&mut self, knob: &str, value: &str, peer: Peer);
 
-    /// Answers to messages of the IPVS family that came in one datagram, in order; what they change is in force
+    /// Answers to messages of the IPVS family that one client sent in sequence, in order; what they change is in force
     /// when this returns. Runs on the control thread.
     fn ipvs(&mut self, messages: &[Incoming], peer: Peer) -> Vec<ipvs::Answer>;
 }

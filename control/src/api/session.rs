@@ -1,10 +1,11 @@
 //! One client's connection: datagrams in, answers out, in order and one at a time.
 //!
 //! Model: a session is in one of four states, told by its fields: the socket is full (`outbox`), an answer is
-//! under way (`answer` of our own family, `datagrams` of the IPVS family), messages of the last datagram wait (`inbox`), or it waits for the next datagram.
-//! [`Session::turn`] moves it on until it would have to wait, or its turn is over. The next datagram is read
-//! only when everything before it is answered, so a client can make us hold no more than one datagram each
-//! way. A client without rights may look families up and greet; what else it asks is refused, and that is the
+//! under way (`answer` of our own family, `datagrams` of the IPVS family), messages wait (`inbox`), or it waits for the
+//! next datagram. [`Session::turn`] moves it on until it would have to wait, or its turn is over. The next datagram is
+//! read only when everything before it is answered; but commands of the IPVS family that change something are taken
+//! together with those queued behind them, up to [`MESSAGES_MAX`], since one publication and one line of the journal
+//! serve them all. So a client can make us hold no more than that each way. A client without rights may look families up and greet; what else it asks is refused, and that is the
 //! end. Control thread only.
 
 use std::collections::VecDeque;
@@ -48,6 +49,8 @@ pub struct Session {
     fd: OwnedFd,
     peer: Peer,
     inbox: VecDeque<Incoming>,
+    /// What a datagram beyond the limits is answered with, once the messages before it are.
+    beyond: Option<Vec<Vec<u8>>>,
     /// Content of the transaction to come.
     content: Vec<u8>,
     answer: Option<Answer>,
@@ -106,6 +109,7 @@ impl Session {
             fd,
             peer,
             inbox: VecDeque::new(),
+            beyond: None,
             content: Vec::new(),
             answer: None,
             datagrams: None,
@@ -129,9 +133,8 @@ impl Session {
         match self {
             _ if !self.outbox.is_empty() => PollFlags::OUT,
             _ if self.waiting => PollFlags::empty(),
-            _ if self.answer.is_some() || self.datagrams.is_some() || !self.inbox.is_empty() => {
-                PollFlags::OUT
-            }
+            _ if self.answer.is_some() || self.datagrams.is_some() => PollFlags::OUT,
+            _ if !self.inbox.is_empty() || self.beyond.is_some() => PollFlags::OUT,
             _ => PollFlags::IN,
         }
     }
@@ -189,6 +192,7 @@ impl Session {
                 self.waiting = true;
                 return Ok(());
             } else if self.inbox.front().is_some_and(Session::is_ipvs) {
+                self.gather();
                 self.listing = self.wants_listing();
                 let messages: Vec<_> = self.inbox.drain(..self.together()).collect();
                 self.datagrams = Some(Box::new(handler.ipvs(&messages, self.peer).into_iter().flatten()));
@@ -201,6 +205,9 @@ impl Session {
                     self.flush(now)?;
                     return Ok(());
                 }
+            } else if let Some(refusal) = self.beyond.take() {
+                self.outbox.extend(refusal.into_iter().map(Datagram::from));
+                self.closing = true;
             } else if !self.receive()? {
                 return Ok(());
             }
@@ -225,6 +232,17 @@ impl Session {
         Ok(true)
     }
 
+    /// Takes commands that are queued behind those of the inbox, if all of these change something. Whether the client
+    /// has gone shows at the next look.
+    fn gather(&mut self) {
+        let is_open = |session: &Session| {
+            session.beyond.is_none()
+                && session.inbox.len() < MESSAGES_MAX
+                && session.inbox.iter().all(ipvs::is_change)
+        };
+        while is_open(self) && matches!(self.receive(), Ok(true)) {}
+    }
+
     /// Reads the next datagram; false when there is none.
     fn receive(&mut self) -> Result<bool, Closed> {
         let mut buffer = [0; DATAGRAM_BYTES_MAX];
@@ -235,7 +253,7 @@ impl Session {
                 if length > DATAGRAM_BYTES_MAX || messages.len() > MESSAGES_MAX {
                     self.refuse_datagram(&buffer[..filled]);
                 } else {
-                    self.inbox = messages.into();
+                    self.inbox.extend(messages);
                 }
                 Ok(true)
             }
@@ -245,13 +263,12 @@ impl Session {
         }
     }
 
-    /// Answers a datagram beyond the limits by its first header, and ends the session.
+    /// Answers a datagram beyond the limits by its first header, after what came before it, and ends the session.
     fn refuse_datagram(&mut self, bytes: &[u8]) {
-        if let Some(first) = Incoming::head_only(bytes) {
-            let why = format!("over {DATAGRAM_BYTES_MAX} bytes or {MESSAGES_MAX} messages in one datagram");
-            self.outbox.push_back(codec::encode_refusal(&first, &Refusal::new(Errno::MSGSIZE, why)).into());
-        }
-        self.closing = true;
+        let why = format!("over {DATAGRAM_BYTES_MAX} bytes or {MESSAGES_MAX} messages in one datagram");
+        let refusal = Refusal::new(Errno::MSGSIZE, why);
+        let first = Incoming::head_only(bytes);
+        self.beyond = Some(first.map(|first| codec::encode_refusal(&first, &refusal)).into_iter().collect());
     }
 
     /// Whether the client has no right to ask this or anything like it.

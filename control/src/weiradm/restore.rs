@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader};
 
-use super::client::{AHEAD_MAX, Ticket};
+use super::client::{AHEAD_LOW, AHEAD_MAX, Ticket};
 use super::grammar::Command;
 use super::lines::{BadLine, Lines as Whole};
 use super::order::{Stop, Wanted};
@@ -123,8 +123,12 @@ impl Lines {
                     self.status = refused(command, errno, console)?;
                 }
             }
-            while !self.waiting.is_empty() && (self.waiting.len() >= AHEAD_MAX || !more_at_hand) {
-                self.take(session, console)?;
+            if !more_at_hand {
+                self.take_all(session, console)?;
+            } else if self.waiting.len() >= AHEAD_MAX {
+                while self.waiting.len() > AHEAD_LOW {
+                    self.take(session, console)?;
+                }
             }
             return Ok(None);
         }

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use rustix::io::Errno;
 
-use super::client::{AHEAD_MAX, Client};
+use super::client::{AHEAD_LOW, AHEAD_MAX, Client};
 use super::grammar::{Command, Opt, Options};
 use super::names::{Names, SystemNames};
 use super::order::{Order, Stop, Wanted};
@@ -253,9 +253,8 @@ impl<'a, T: Transport> Session<'a, T> {
         let mut waiting = VecDeque::with_capacity(AHEAD_MAX);
         let mut next = services.iter();
         loop {
-            while waiting.len() < AHEAD_MAX
-                && let Some(service) = next.next()
-            {
+            let room = if waiting.len() > AHEAD_LOW { 0 } else { AHEAD_MAX - waiting.len() };
+            for service in next.by_ref().take(room) {
                 match self.client.send(Call::dests(&service.key)) {
                     Ok(ticket) => waiting.push_back((service, ticket)),
                     Err(errno) => return listing_failed(errno, console),
