@@ -1,5 +1,6 @@
 //! A hundred thousand services with a destination each: restored and listed with `weiradm` and with unmodified ipvsadm
-//! through the preloaded library, and what that costs control. Minutes, so behind WEIR_SOAK; 1/50 of it otherwise.
+//! through the preloaded library, and what that costs control; then a start with all of them, and what our own listings
+//! take. Minutes, so behind WEIR_SOAK; 1/50 of it otherwise.
 //! Times are CPU times of the processes, since other things run on the machine.
 #![forbid(unsafe_code)]
 
@@ -30,6 +31,7 @@ fn eal_scale_a_hundred_thousand_services() {
     let (few, many) = if soak { (FEW, MANY) } else { (SOME / 2, SOME) };
     let site = Site::start("log = \"warn\"", "[connections]\nmax = 4096\n");
     let own = |site: &Site, services| measure(site, "weiradm", &[env!("CARGO_BIN_EXE_weiradm")], services);
+    let boot = control(&site);
     let small = own(&site, few);
     let large = own(&site, many);
     for (what, small, large) in [
@@ -39,6 +41,12 @@ fn eal_scale_a_hundred_thousand_services() {
         println!("{what}: {:.2} times the CPU time of a service at {many} as at {few}", large / small);
         assert!(!soak || large / small < GROWTH_MAX, "{what}");
     }
+    let site = restart(site, many);
+    let replay = control(&site).saturating_sub(boot);
+    println!("control: {replay:?} of CPU time to take up {many} services at a start");
+    assert!(replay < large.control, "more than to make them over the socket, and to list them");
+    look(&site, many);
+    run(&site, &[env!("CARGO_BIN_EXE_weiradm")], &["-C"], None);
     if !Path::new(IPVSADM).exists() {
         println!("no {IPVSADM} on this machine: nothing to compare with");
         return;
@@ -72,13 +80,7 @@ impl Cost {
 
 /// Restores, lists and clears; small tables several times, since CPU times are counted in ticks.
 fn measure(site: &Site, name: &str, program: &[&str], services: usize) -> Cost {
-    let mut lines = String::new();
-    for n in 0..services {
-        let address = std::net::Ipv4Addr::from(0x0a14_0000 + n as u32);
-        let _ = write!(lines, "-A -t {address}:80 -s rr\n-a -t {address}:80 -r 10.9.0.11:8080 -m -w 1\n");
-    }
-    let file = tempfile::NamedTempFile::new().unwrap();
-    fs::write(file.path(), lines).unwrap();
+    let file = saved(services);
     let rounds = (10_000 / services).max(1);
     let begun = (children(), control(site));
     let (mut restoring, mut listing) = (Duration::ZERO, Duration::ZERO);
@@ -106,6 +108,41 @@ fn measure(site: &Site, name: &str, program: &[&str], services: usize) -> Cost {
         cost.control
     );
     cost
+}
+
+/// A file that restores so many services with a destination each.
+fn saved(services: usize) -> tempfile::NamedTempFile {
+    let mut lines = String::new();
+    for n in 0..services {
+        let address = std::net::Ipv4Addr::from(0x0a14_0000 + n as u32);
+        let _ = write!(lines, "-A -t {address}:80 -s rr\n-a -t {address}:80 -r 10.9.0.11:8080 -m -w 1\n");
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), lines).unwrap();
+    file
+}
+
+/// Restores so many services, stops the daemon and starts it with them.
+fn restart(site: Site, services: usize) -> Site {
+    run(&site, &[env!("CARGO_BIN_EXE_weiradm")], &["-R"], Some(saved(services).path()));
+    let dir = site.stop();
+    let start = Instant::now();
+    let site = Site::start_in(dir);
+    println!("a start with {services} services in the journal answers after {:?}", start.elapsed());
+    site
+}
+
+/// `weir list` and `weir status` of so many services.
+fn look(site: &Site, services: usize) {
+    let weir = env!("CARGO_BIN_EXE_weir");
+    let start = Instant::now();
+    let listed = run(site, &[weir], &["list", "--json"], None);
+    let listing = start.elapsed();
+    assert_eq!(listed.matches("\"10.9.0.11:8080\"").count(), services);
+    let start = Instant::now();
+    let status = run(site, &[weir], &["status"], None);
+    println!("weir list of {services} services in {listing:?}, weir status in {:?}", start.elapsed());
+    assert!(status.contains(&format!("{services}")), "{status}");
 }
 
 fn run(site: &Site, program: &[&str], arguments: &[&str], input: Option<&Path>) -> String {

@@ -23,6 +23,12 @@ impl Site {
         fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let file = dir.path().join("weir.toml");
         fs::write(&file, config(dir.path(), daemon, tables)).unwrap();
+        Site::start_in(dir)
+    }
+
+    /// Starts a daemon anew in the directory that [`Site::stop`] left.
+    pub fn start_in(dir: tempfile::TempDir) -> Site {
+        let file = dir.path().join("weir.toml");
         let log = fs::File::create(dir.path().join("weir.log")).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
         command.args(["run", "--config"]).arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
@@ -59,12 +65,13 @@ impl Site {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Stops the daemon, which has to end well.
-    pub fn stop(mut self) {
+    /// Stops the daemon, which has to end well; its directory.
+    pub fn stop(mut self) -> tempfile::TempDir {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         assert_eq!(self.child.wait().unwrap().code(), Some(0), "{}", self.log());
         let log = self.log();
         assert!(!log.contains("ERROR") && !log.contains("panicked"), "{log}");
+        std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap())
     }
 }
 
