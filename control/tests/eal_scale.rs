@@ -44,7 +44,7 @@ fn eal_scale_a_hundred_thousand_services() {
     let site = restart(site, many);
     let replay = control(&site).saturating_sub(boot);
     println!("control: {replay:?} of CPU time to take up {many} services at a start");
-    assert!(replay < large.control, "more than to make them over the socket, and to list them");
+    assert!(!soak || replay < large.control, "more than to make them over the socket, and to list them");
     look(&site, many);
     run(&site, &[env!("CARGO_BIN_EXE_weiradm")], &["-C"], None);
     if !Path::new(IPVSADM).exists() {
