@@ -37,7 +37,7 @@ use super::signals::Signals;
 use super::state::{Daemon, TICK, WorkerHandle, apply_whole};
 use super::table::Table;
 use super::wiring::wire;
-use super::worker_thread::{self, Born, Life, Start};
+use super::worker_thread::{Born, Life, Start, Threads};
 use crate::api::access::Access;
 use crate::api::budget::Budget;
 use crate::api::server::Server;
@@ -74,11 +74,12 @@ impl Drop for StopOnDrop {
 }
 
 impl<'a> Machine<'a> {
-    /// Starts the workers, serves until told to stop, tells the workers to end. Returns the server: its socket
-    /// file stays until it is dropped.
+    /// Starts the workers on `threads`, serves until told to stop, tells the workers to end. Returns the server:
+    /// its socket file stays until it is dropped.
     pub fn serve<'scope>(
         &self,
         scope: &'scope Scope<'scope, '_>,
+        threads: &impl Threads,
         config_path: &Path,
         valid: &Valid,
         recalled: Recalled,
@@ -117,7 +118,7 @@ impl<'a> Machine<'a> {
                 eal: self.eal.handle(),
                 clock,
             };
-            let born = start_worker(scope, start, &lives.0[id])?;
+            let born = start_worker(scope, threads, start, &lives.0[id])?;
             starting.push((stats, to, from, born));
         }
         let mut workers = Vec::new();
@@ -227,12 +228,14 @@ type Birth = Result<Born, String>;
 /// Starts one worker; where it will report.
 fn start_worker<'scope, 'port: 'scope>(
     scope: &'scope Scope<'scope, '_>,
+    threads: &impl Threads,
     start: Start<'port>,
     life: &Arc<Life>,
 ) -> Result<Receiver<Birth>, Failure> {
     let id = start.config.id;
     let (report, born): (Sender<Birth>, _) = bounded(1);
-    worker_thread::spawn(scope, start, Arc::clone(life), report)
+    threads
+        .spawn(scope, start, Arc::clone(life), report)
         .map_err(|error| Failure::environment(format!("worker {id}"), error))?;
     Ok(born)
 }

@@ -42,6 +42,8 @@ mod signals;
 mod spread;
 mod state;
 mod table;
+#[cfg(test)]
+mod undisturbed;
 mod wiring;
 mod worker_thread;
 
@@ -55,6 +57,7 @@ use tracing::{info, warn};
 use self::cpus::CpuPlan;
 use self::machine::Machine;
 use self::signals::Signals;
+use self::worker_thread::{PortThreads, Threads};
 use crate::api::listener::ensure_free;
 use crate::args::RunArgs;
 use crate::failure::{Exit, Failure};
@@ -65,7 +68,7 @@ pub fn run(args: &RunArgs) -> Exit {
         Ok(valid) => valid,
         Err(error) => return crate::check::report(&error),
     };
-    match logging::install(&valid.daemon().log).and_then(|()| serve(&args.config, &valid)) {
+    match logging::install(&valid.daemon().log).and_then(|()| serve(&args.config, &valid, &PortThreads)) {
         Ok(()) => Exit::Done,
         Err(failure) => {
             eprintln!("{failure}");
@@ -74,7 +77,7 @@ pub fn run(args: &RunArgs) -> Exit {
     }
 }
 
-fn serve(config_path: &Path, valid: &Valid) -> Result<(), Failure> {
+fn serve(config_path: &Path, valid: &Valid, threads: &impl Threads) -> Result<(), Failure> {
     let started = Instant::now();
     info!(target: "weir::boot", version = env!("CARGO_PKG_VERSION"), config = %config_path.display(), "starting");
     ensure_free(valid.daemon().socket.as_ref())?;
@@ -89,7 +92,7 @@ fn serve(config_path: &Path, valid: &Valid) -> Result<(), Failure> {
     // The socket file stays until the devices are free, so that nobody else takes them for free before.
     let served = std::thread::scope(|scope| {
         let machine = Machine { eal: &eal, pool: &pool, ports: &ports, cpus: &cpus, steer: &steer, started };
-        machine.serve(scope, config_path, valid, recalled, &mut signals)
+        machine.serve(scope, threads, config_path, valid, recalled, &mut signals)
     });
     boot::stop_ports(ports, &pool);
     drop(eal);

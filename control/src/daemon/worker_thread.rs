@@ -87,6 +87,11 @@ impl Life {
         self.stop.store(true, Ordering::Relaxed);
     }
 
+    /// Whether the worker is to end.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
     /// Says that the worker polls; its thread only.
     pub(super) fn set_alive(&self) {
         self.alive.store(true, Ordering::Release);
@@ -98,8 +103,35 @@ impl Life {
     }
 }
 
+/// Where workers run.
+pub trait Threads {
+    /// Starts the thread of one worker. It reports to `born` once it polls, or why it cannot.
+    fn spawn<'scope, 'port: 'scope>(
+        &self,
+        scope: &'scope Scope<'scope, '_>,
+        start: Start<'port>,
+        life: Arc<Life>,
+        born: Sender<Result<Born, String>>,
+    ) -> std::io::Result<()>;
+}
+
+/// Threads that poll the ports.
+pub struct PortThreads;
+
+impl Threads for PortThreads {
+    fn spawn<'scope, 'port: 'scope>(
+        &self,
+        scope: &'scope Scope<'scope, '_>,
+        start: Start<'port>,
+        life: Arc<Life>,
+        born: Sender<Result<Born, String>>,
+    ) -> std::io::Result<()> {
+        spawn(scope, start, life, born)
+    }
+}
+
 /// Starts the thread. It reports to `born` once it polls, or why it cannot.
-pub fn spawn<'scope, 'port: 'scope>(
+fn spawn<'scope, 'port: 'scope>(
     scope: &'scope Scope<'scope, '_>,
     start: Start<'port>,
     life: Arc<Life>,
@@ -142,7 +174,7 @@ fn work(start: Start<'_>, life: &Life, born: &Sender<Result<Born, String>>) -> R
     let _ = born.send(Ok(report));
 
     let mut empty_polls = 0;
-    while !life.stop.load(Ordering::Relaxed) {
+    while !life.is_stopping() {
         if worker.poll(start.clock.now_ns(), &mut io) > 0 {
             empty_polls = 0;
         } else if start.mode == Mode::Exclusive {
@@ -160,7 +192,7 @@ fn work(start: Start<'_>, life: &Life, born: &Sender<Result<Born, String>>) -> R
 }
 
 /// Takes the thread to its CPU. What the system refuses beyond that costs speed only.
-fn settle(start: &Start<'_>) -> Result<(), String> {
+pub(super) fn settle(start: &Start<'_>) -> Result<(), String> {
     let tid = Tid::current();
     tid.set_affinity(&[start.cpu].into_iter().collect())
         .map_err(|error| format!("worker {}: cannot run on CPU {}: {error}", start.config.id, start.cpu))?;

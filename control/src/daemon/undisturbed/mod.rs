@@ -1,0 +1,317 @@
+//! A worker is undisturbed while control works: 100 000 services restored and listed, a million connections listed.
+//!
+//! Model: the whole daemon runs in this process, control on the first allowed CPU together with the real client
+//! programs, its one worker alone on the last; only the worker's ports are made up ([`feed`]). With WEIR_SOAK, in
+//! the release profile and on a machine that does nothing else, all of it is gated; otherwise a fiftieth of it
+//! runs, and only what is listed is checked.
+//! The hypervisor steals time from both CPUs, so the worker is compared with an empty loop that alternates with it.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crossbeam::channel::{Receiver, Sender, bounded};
+use dpdk_sys::{Tid, allowed_cpus};
+use rustix::process::{Signal, getpid, kill_process};
+
+use self::worker::{Report, Side, Task, Watched};
+use crate::api::client::Client;
+
+mod feed;
+mod worker;
+
+/// Load of the worker in its maximum.
+const LOAD: f64 = 0.8;
+/// Gaps of the worker in those of the empty loop.
+const GAPS_MAX: f64 = 1.2;
+/// Gaps per second that the two may differ by besides: both counts are small and come from other guests.
+const GAPS_ALLOWED: f64 = 2.0;
+/// A million connections are listed in this.
+const LISTED_IN: Duration = Duration::from_secs(3);
+/// Watched at least so long in a soak.
+const WATCHED: Duration = Duration::from_secs(8);
+
+/// Between two looks when control has nothing to do.
+const PAUSE: Duration = Duration::from_millis(200);
+
+struct Size {
+    soak: bool,
+    services: usize,
+    flows: u32,
+    slices: usize,
+}
+
+impl Size {
+    fn of_run() -> Size {
+        match std::env::var_os("WEIR_SOAK") {
+            Some(_) => Size { soak: true, services: 100_000, flows: 1_000_000, slices: 40 },
+            None => Size { soak: false, services: 1_000, flows: 20_000, slices: 3 },
+        }
+    }
+}
+
+#[test]
+fn eal_worker_is_undisturbed_by_services_and_listings() {
+    let allowed = allowed_cpus().unwrap();
+    let (first, last) = (allowed.iter().next().unwrap(), allowed.iter().next_back().unwrap());
+    if first == last {
+        eprintln!("SKIPPED: one CPU, a worker cannot be alone");
+        return;
+    }
+    let size = Size::of_run();
+    Tid::current().set_affinity(&[first].into_iter().collect()).unwrap();
+    let site = Site::new(last, size.flows);
+    let (tasks, inbox) = bounded(1);
+    let (outbox, reports) = bounded(1);
+    let watched = Watched { flows: size.flows, tasks: inbox, reports: outbox };
+    let (file, valid) = (site.file(), config::parse(&site.text, "weir.toml").unwrap());
+    // The daemon takes itself to the CPUs that are not the worker's: all are allowed to it.
+    let daemon = std::thread::spawn(move || {
+        Tid::current().set_affinity(&allowed).unwrap();
+        super::serve(&file, &valid, &watched).map_err(|failure| failure.to_string())
+    });
+    let begun = Instant::now();
+    while Client::connect(&site.socket()).is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(60) && !daemon.is_finished(), "no daemon listens");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Run { site: &site, size, tasks, reports, faults: RefCell::default() }.all();
+    kill_process(getpid(), Signal::TERM).unwrap();
+    daemon.join().unwrap().unwrap();
+}
+
+struct Run<'a> {
+    site: &'a Site,
+    size: Size,
+    tasks: Sender<Task>,
+    reports: Receiver<Report>,
+    /// Gates that failed, told together at the end.
+    faults: RefCell<Vec<String>>,
+}
+
+impl Run<'_> {
+    fn all(&self) {
+        self.ask(Task::Connect);
+        let maximum = self.ask(Task::Maximum(self.size.slices)).maximum;
+        let rate = LOAD * maximum;
+        println!("worker: at most {:.2} million packets a second, offered {:.2}", maximum / 1e6, rate / 1e6);
+        let idle = self.watch("nothing", rate, true, || std::thread::sleep(PAUSE));
+        self.judge("nothing", &idle);
+
+        let [additions, removals] = self.site.services(self.size.services);
+        let report = self.watch("services restored and listed", rate, true, || {
+            self.services(&additions, &removals);
+        });
+        self.judge("services", &report);
+
+        // The time of a listing is taken without the empty loop, which does not answer control.
+        let (weiradm, weir) = (program("weiradm"), program("weir"));
+        let listings: [&[&str]; 2] = [&[&weiradm, "-L", "-n", "-c"], &[&weir, "conns"]];
+        for listing in listings {
+            self.watch("connections listed, by the clock", rate, false, || {
+                let took = self.list(listing);
+                if took >= LISTED_IN {
+                    self.fault(format!("connections listed in {took:?}"));
+                }
+            });
+            let report = self.watch("connections listed", rate, true, || {
+                self.list(listing);
+            });
+            self.judge("connections", &report);
+        }
+        let faults = self.faults.borrow();
+        assert!(!self.size.soak || faults.is_empty(), "{faults:#?}");
+    }
+
+    fn ask(&self, task: Task) -> Report {
+        self.tasks.send(task).unwrap();
+        self.reports.recv().unwrap()
+    }
+
+    /// Watches the worker while `work` is done on control's CPU, again and again for a time.
+    fn watch(&self, what: &str, rate: f64, alternate: bool, work: impl Fn()) -> Report {
+        let enough = Arc::new(AtomicBool::new(false));
+        self.tasks.send(Task::Watch { rate, alternate, enough: Arc::clone(&enough) }).unwrap();
+        let begun = Instant::now();
+        work();
+        while alternate && self.size.soak && begun.elapsed() < WATCHED {
+            work();
+        }
+        enough.store(true, Ordering::Relaxed);
+        let report = self.reports.recv().unwrap();
+        println!("{what}:\n  worker     {}", figures(&report.loaded));
+        if alternate {
+            println!("  empty loop {}", figures(&report.empty));
+        }
+        report
+    }
+
+    /// The gates. What fails while control has nothing to do is the machine's: other programs run on it.
+    fn judge(&self, what: &str, Report { loaded, empty, .. }: &Report) {
+        if loaded.time.is_zero() || empty.time.is_zero() {
+            return self.fault(format!("{what}: the worker was never alone on its CPU"));
+        }
+        if loaded.dropped >= 1.0 {
+            self.fault(format!("{what}: {:.0} packets lost in the ring", loaded.dropped));
+        }
+        let (gaps, allowed) = (loaded.gaps_per_second(), GAPS_MAX * empty.gaps_per_second() + GAPS_ALLOWED);
+        if gaps > allowed {
+            self.fault(format!("{what}: {gaps:.1} gaps over 100 us a second, {allowed:.1} allowed"));
+        }
+    }
+
+    fn fault(&self, fault: String) {
+        self.faults.borrow_mut().push(fault);
+    }
+
+    fn services(&self, additions: &Path, removals: &Path) {
+        let weiradm = program("weiradm");
+        let begun = Instant::now();
+        self.site.run(&[&weiradm, "-R"], Some(additions));
+        let restored = begun.elapsed();
+        let listing = self.site.run(&[&weiradm, "-L", "-n"], None);
+        let listed = begun.elapsed() - restored;
+        // Each service and its destination, the fed service and its destination, the head.
+        assert_eq!(listing.lines().count(), 3 + 2 * (self.size.services + 1));
+        println!("{} services restored in {restored:?}, listed in {listed:?}", self.size.services);
+        self.site.run(&[&weiradm, "-R"], Some(removals));
+    }
+
+    /// Lists all connections; each flow has to be there once. How long the program ran.
+    fn list(&self, program: &[&str]) -> Duration {
+        let begun = Instant::now();
+        let listing = self.site.run(program, None);
+        let took = begun.elapsed();
+        let clients: Vec<&str> = listing.lines().skip(2).filter_map(client).collect();
+        let unique: HashSet<&str> = clients.iter().copied().collect();
+        println!("{} connections listed in {took:?} by {}", clients.len(), program[1..].join(" "));
+        assert_eq!((clients.len(), unique.len()), (self.size.flows as usize, self.size.flows as usize));
+        took
+    }
+}
+
+/// The endpoint of a client in a line of the listing.
+fn client(line: &str) -> Option<&str> {
+    line.split_whitespace().nth(3)
+}
+
+fn figures(side: &Side) -> String {
+    format!(
+        "{:.1} s alone ({} slices shared), {:.3} million packets offered, {:.0} lost; {:.1} gaps over 100 us a second, longest {:.0} us",
+        side.time.as_secs_f64(),
+        side.shared,
+        side.offered / 1e6,
+        side.dropped,
+        side.gaps_per_second(),
+        side.gaps.max_ns as f64 / 1e3
+    )
+}
+
+/// A program of ours, built beside the tests.
+fn program(name: &str) -> String {
+    let tests = std::env::current_exe().unwrap();
+    let path = tests.ancestors().nth(2).unwrap().join(name);
+    assert!(path.exists(), "{} is missing: cargo build -p control", path.display());
+    path.to_str().unwrap().to_owned()
+}
+
+/// Directory of the daemon, and its configuration.
+struct Site {
+    dir: tempfile::TempDir,
+    text: String,
+}
+
+impl Site {
+    fn new(cpu: usize, flows: u32) -> Site {
+        let dir = tempfile::tempdir().unwrap();
+        let text = config(dir.path(), cpu, flows);
+        fs::write(dir.path().join("weir.toml"), &text).unwrap();
+        Site { dir, text }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.dir.path().join("weir.toml")
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.path().join("run/weir.sock")
+    }
+
+    /// Files for `weiradm -R` that add services with a destination each, and remove them.
+    fn services(&self, count: usize) -> [PathBuf; 2] {
+        let (mut additions, mut removals) = (String::new(), String::new());
+        for n in 0..count {
+            let address = Ipv4Addr::from(0x0a14_0000 + n as u32);
+            let _ =
+                write!(additions, "-A -t {address}:80 -s rr\n-a -t {address}:80 -r 10.0.0.11:80 -g -w 1\n");
+            let _ = writeln!(removals, "-D -t {address}:80");
+        }
+        [("additions", additions), ("removals", removals)].map(|(name, lines)| {
+            let path = self.dir.path().join(name);
+            fs::write(&path, lines).unwrap();
+            path
+        })
+    }
+
+    /// What a client program prints, through a file as a shell would take it.
+    fn run(&self, program: &[&str], input: Option<&Path>) -> String {
+        let printed = self.dir.path().join("printed");
+        let mut command = Command::new(program[0]);
+        command.args(&program[1..]).env("WEIR_SOCKET", self.socket()).stdout(File::create(&printed).unwrap());
+        command.stdin(input.map_or_else(Stdio::null, |path| File::open(path).unwrap().into()));
+        let status = command.status().unwrap();
+        assert!(status.success(), "{program:?}: {status}");
+        fs::read_to_string(printed).unwrap()
+    }
+}
+
+fn config(dir: &Path, cpu: usize, flows: u32) -> String {
+    let (address, port) = feed::SERVICE;
+    let mac = feed::MAC.map(|byte| format!("{byte:02x}")).join(":");
+    format!(
+        r#"
+[daemon]
+socket = "{dir}/run/weir.sock"
+state_dir = "{dir}/state"
+[eal]
+pages = "normal"
+memory_mb = 96
+[workers]
+cpus = "{cpu}"
+mode = "exclusive"
+nice = -20
+[connections]
+max = {max}
+[[port]]
+name = "wan"
+device = "net_null0,no-rx=1"
+mac = "{mac}"
+addresses = ["192.0.2.1/24"]
+[[port]]
+name = "lan"
+device = "net_null1,no-rx=1"
+addresses = ["10.0.0.254/24"]
+[[neighbour]]
+address = "10.0.0.11"
+mac = "02:00:00:00:01:00"
+port = "lan"
+[[service]]
+address = "tcp://{service}:{port}"
+scheduler = "rr"
+announce = false
+[[service.destination]]
+address = "10.0.0.11:{port}"
+method = "dr"
+"#,
+        dir = dir.display(),
+        max = flows + flows / 4,
+        service = Ipv4Addr::from(address),
+    )
+}

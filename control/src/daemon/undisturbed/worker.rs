@@ -1,0 +1,220 @@
+//! The worker's thread under test: the real worker over the [`Feed`], doing what the test asks for.
+//!
+//! Model: the thread polls for ever, fed with nothing, and takes [`Task`]s one by one. While it watches, slices of
+//! the worker under load take turns with slices of an empty loop on the same CPU; before these the worker rests, so
+//! publications do not wait for it. A slice in which the kernel gave the CPU to something else is told apart: the
+//! worker was not alone then.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, Scope};
+use std::time::{Duration, Instant};
+
+use crossbeam::channel::{Receiver, Sender};
+use dataplane::worker::Worker;
+use dpdk_sys::{LcoreToken, Mbuf, Tid};
+
+use super::feed::{Feed, Gaps, Offer};
+use crate::daemon::worker_thread::{Born, Life, Start, Threads, settle};
+
+/// Length of one slice.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// What the worker does next.
+pub enum Task {
+    /// Sets up a connection of every flow.
+    Connect,
+    /// Finds the packets per second that it forwards at most: the median of this many slices.
+    Maximum(usize),
+    /// Is watched at this rate until the flag is set.
+    Watch {
+        /// Packets per second.
+        rate: f64,
+        /// With slices of the empty loop in between.
+        alternate: bool,
+        /// Set by the test.
+        enough: Arc<AtomicBool>,
+    },
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Report {
+    /// Packets per second at most.
+    pub maximum: f64,
+    /// The worker's slices.
+    pub loaded: Side,
+    /// The empty loop's.
+    pub empty: Side,
+}
+
+/// Slices of one kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Side {
+    /// Time in those that were alone on the CPU.
+    pub time: Duration,
+    /// Slices in which something else ran on the CPU, left out of all figures.
+    pub shared: u64,
+    /// Packets offered.
+    pub offered: f64,
+    /// Packets that found the ring full, or would have if the empty loop took them as it polls.
+    pub dropped: f64,
+    /// Gaps between polls.
+    pub gaps: Gaps,
+}
+
+impl Side {
+    /// Gaps per second; 0 when there is no time.
+    pub fn gaps_per_second(&self) -> f64 {
+        self.gaps.count as f64 / self.time.as_secs_f64().max(1e-9)
+    }
+}
+
+/// Where the worker under test runs, and what it is asked.
+pub struct Watched {
+    /// Flows of the feed.
+    pub flows: u32,
+    /// Its tasks.
+    pub tasks: Receiver<Task>,
+    /// Their results.
+    pub reports: Sender<Report>,
+}
+
+impl Threads for Watched {
+    fn spawn<'scope, 'port: 'scope>(
+        &self,
+        scope: &'scope Scope<'scope, '_>,
+        start: Start<'port>,
+        life: Arc<Life>,
+        born: Sender<Result<Born, String>>,
+    ) -> std::io::Result<()> {
+        let (flows, tasks, reports) = (self.flows, self.tasks.clone(), self.reports.clone());
+        Builder::new().name("weir-w:0".to_owned()).spawn_scoped(scope, move || {
+            settle(&start).unwrap();
+            let _lcore = LcoreToken::register(start.eal).unwrap();
+            let feed = Feed::new(start.pool, start.clock, flows);
+            let worker = Worker::new(
+                start.config,
+                &start.shared,
+                start.counters,
+                start.stats,
+                start.subscriber,
+                start.inbox,
+                start.outbox,
+            );
+            let mut bench = Bench { worker: worker.unwrap(), feed, clock: start.clock, flows };
+            life.set_alive();
+            let table = bench.worker.conns().table();
+            let report =
+                Born { tid: Tid::current(), capacity: table.capacity(), table_bytes: table.memory_bytes() };
+            born.send(Ok(report)).unwrap();
+            while !life.is_stopping() {
+                match tasks.try_recv() {
+                    Ok(task) => reports.send(bench.run(&task)).unwrap(),
+                    Err(_) => bench.poll(),
+                }
+            }
+            bench.worker.release_packets();
+        })?;
+        Ok(())
+    }
+}
+
+struct Bench<'port> {
+    worker: Worker<Mbuf<'port>>,
+    feed: Feed<'port>,
+    clock: dpdk_sys::TscClock,
+    flows: u32,
+}
+
+impl Bench<'_> {
+    fn poll(&mut self) {
+        self.worker.poll(self.clock.now_ns(), &mut self.feed);
+    }
+
+    fn run(&mut self, task: &Task) -> Report {
+        let mut report = Report::default();
+        match task {
+            Task::Connect => {
+                for offer in [Offer::Syns, Offer::All] {
+                    self.feed.offer(offer);
+                    while self.feed.seen.taken < u64::from(self.flows) {
+                        self.poll();
+                    }
+                }
+            }
+            Task::Maximum(slices) => {
+                let mut rates: Vec<f64> = (0..*slices).map(|_| self.slice(Offer::All).1).collect();
+                rates.sort_by(f64::total_cmp);
+                report.maximum = rates[slices / 2];
+            }
+            Task::Watch { rate, alternate, enough } => {
+                while !enough.load(Ordering::Relaxed) {
+                    self.watch(*rate, &mut report.loaded);
+                    if *alternate {
+                        self.spin(*rate, &mut report.empty);
+                    }
+                }
+            }
+        }
+        self.feed.offer(Offer::Nothing);
+        report
+    }
+
+    /// Polls for a slice; its length and the packets taken per second.
+    fn slice(&mut self, offer: Offer) -> (Duration, f64) {
+        self.feed.offer(offer);
+        let begun = Instant::now();
+        while begun.elapsed() < SLICE {
+            for _ in 0..16 {
+                self.poll();
+            }
+        }
+        let time = begun.elapsed();
+        (time, self.feed.seen.taken as f64 / time.as_secs_f64())
+    }
+
+    fn watch(&mut self, rate: f64, side: &mut Side) {
+        let before = preempted();
+        let (time, _) = self.slice(Offer::Rate(rate));
+        let seen = self.feed.seen;
+        self.feed.offer(Offer::Nothing);
+        side.take(before, time, seen.offered, seen.dropped, seen.gaps);
+    }
+
+    fn spin(&mut self, rate: f64, side: &mut Side) {
+        self.worker.rest();
+        let before = preempted();
+        let (mut gaps, mut dropped, begun) = (Gaps::default(), 0.0, self.clock.now_ns());
+        let mut last = begun;
+        while last - begun < SLICE.as_nanos() as u64 {
+            let now = self.clock.now_ns();
+            gaps.note(now - last);
+            dropped += (now - last).saturating_sub(super::feed::RING_NS) as f64 * rate / 1e9;
+            last = now;
+        }
+        let time = Duration::from_nanos(last - begun);
+        side.take(before, time, time.as_secs_f64() * rate, dropped, gaps);
+    }
+}
+
+impl Side {
+    fn take(&mut self, before: u64, time: Duration, offered: f64, dropped: f64, gaps: Gaps) {
+        if preempted() != before {
+            self.shared += 1;
+            return;
+        }
+        self.time += time;
+        self.offered += offered;
+        self.dropped += dropped;
+        self.gaps.count += gaps.count;
+        self.gaps.max_ns = self.gaps.max_ns.max(gaps.max_ns);
+    }
+}
+
+/// How often the kernel has taken this thread's CPU away for another thread.
+fn preempted() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:")).unwrap();
+    line.trim().parse().unwrap()
+}
