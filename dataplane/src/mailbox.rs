@@ -7,7 +7,7 @@ use crossbeam::channel::{Receiver, Sender, TryRecvError, TrySendError};
 
 use crate::conn::{Slot, Tuple};
 use crate::io::PacketBuf;
-use crate::limits::SCAN_PER_POLL;
+use crate::limits::{SCAN_PER_BUSY_POLL, SCAN_PER_POLL};
 use crate::pipeline::Core;
 
 /// To a worker.
@@ -71,21 +71,21 @@ impl Mailbox {
         Self { inbox, outbox, dump: None, sweep: None }
     }
 
-    /// One poll's share of work.
+    /// The share of work of a poll that received so many packets.
     #[inline(always)]
-    pub(crate) fn serve<B: PacketBuf>(&mut self, core: &mut Core<B>, tick: u32) {
+    pub(crate) fn serve<B: PacketBuf>(&mut self, core: &mut Core<B>, tick: u32, received: usize) {
         if self.dump.is_some() || self.sweep.is_some() || !self.inbox.is_empty() {
-            self.work(core, tick);
+            self.work(core, tick, if received == 0 { SCAN_PER_POLL } else { SCAN_PER_BUSY_POLL });
         }
     }
 
     #[cold]
-    fn work<B: PacketBuf>(&mut self, core: &mut Core<B>, tick: u32) {
+    fn work<B: PacketBuf>(&mut self, core: &mut Core<B>, tick: u32, share: usize) {
         if let Some(cursor) = self.sweep {
-            self.sweep = sweep(core, cursor);
+            self.sweep = sweep(core, cursor, share);
         }
         match self.dump.take() {
-            Some(dump) => self.fill(core, tick, dump),
+            Some(dump) => self.fill(core, tick, dump, share),
             None => match self.inbox.try_recv() {
                 Ok(ToWorker::Dump(dump)) => self.dump = Some(dump),
                 Ok(ToWorker::EndUnavailable) => self.sweep = Some(0),
@@ -94,10 +94,10 @@ impl Mailbox {
         }
     }
 
-    fn fill<B: PacketBuf>(&mut self, core: &Core<B>, tick: u32, mut dump: Box<Dump>) {
+    fn fill<B: PacketBuf>(&mut self, core: &Core<B>, tick: u32, mut dump: Box<Dump>, share: usize) {
         let table = core.conns.table();
         let free = dump.rows.capacity() - dump.rows.len();
-        let end = dump.cursor.saturating_add(SCAN_PER_POLL.min(free) as u32).min(table.high_water());
+        let end = dump.cursor.saturating_add(share.min(free) as u32).min(table.high_water());
         for slot in table.used(dump.cursor..end) {
             dump.rows.push(row(core, slot, tick));
         }
@@ -126,9 +126,9 @@ fn row<B: PacketBuf>(core: &Core<B>, slot: Slot, tick: u32) -> ConnRow {
     }
 }
 
-/// Ends connections of unavailable destinations among the next records; where to go on, if anywhere.
-fn sweep<B: PacketBuf>(core: &mut Core<B>, cursor: u32) -> Option<u32> {
-    let end = cursor.saturating_add(SCAN_PER_POLL as u32);
+/// Ends connections of unavailable destinations among the next `share` records; where to go on, if anywhere.
+fn sweep<B: PacketBuf>(core: &mut Core<B>, cursor: u32, share: usize) -> Option<u32> {
+    let end = cursor.saturating_add(share as u32);
     let slots: arrayvec::ArrayVec<Slot, SCAN_PER_POLL> = core.conns.table().used(cursor..end).collect();
     for slot in slots {
         if !core.dests[core.conns.get(slot).dest].is_available() {

@@ -162,7 +162,7 @@ impl<B: PacketBuf> Worker<B> {
             bump(&core.stats.busy_polls, 1);
         }
         core.expire(&cx, received);
-        self.mailbox.serve(core, cx.tick);
+        self.mailbox.serve(core, cx.tick, received);
         if self.housekeeping.is_due(now_ns) {
             self.housekeeping.run(core, &cx, io);
             core.flush(io);

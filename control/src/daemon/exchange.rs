@@ -22,7 +22,7 @@ use crate::api::rows;
 use crate::api::server::{Next, Rows};
 use crate::conn_filter::ConnFilter;
 
-/// Rows of one piece: about 200 KiB, filled in 64 polls; a million connections take 250 pieces.
+/// Rows of one piece: about 200 KiB, filled in 64 idle polls or 512 busy ones; a million connections take 250 pieces.
 const PIECE_ROWS: usize = 4096;
 
 /// Control's side of one worker's mailbox.

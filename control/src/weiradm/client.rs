@@ -45,7 +45,7 @@ impl<T: Transport> Client<T> {
     }
 
     /// Sends a request, at the latest when an answer is waited for; its answer is taken with [`Client::finish`], in the
-    /// order of sending. No more than [`AHEAD_MAX`] may wait for theirs.
+    /// order of sending. No more than `AHEAD_MAX` may wait for theirs.
     ///
     /// # Errors
     /// The system's error number.
