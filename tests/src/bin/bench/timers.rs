@@ -68,12 +68,12 @@ fn worst() -> Result<(f64, f64), String> {
     // One part a poll, in order; the first holds the set-up too.
     let parts: Vec<f64> = text
         .lines()
-        .filter_map(|line| line.strip_prefix("summary:").or(line.strip_prefix("totals:")))
+        .filter_map(|line| line.strip_prefix("totals:"))
         .filter_map(|n| n.trim().parse().ok())
         .collect();
     let [first, second] = [parts.get(1..POLLS), parts.get(POLLS..2 * POLLS)];
     let (Some(before), Some(during)) = (first, second) else {
-        return Err(format!("callgrind wrote {} parts", parts.len()));
+        return Err(format!("callgrind wrote {} parts of {}", parts.len(), 2 * POLLS));
     };
     let worst = during.iter().copied().fold(0.0, f64::max);
     Ok((worst, median(&mut before.to_vec()).0))
