@@ -13,7 +13,7 @@ const IPVSADM: &str = "/usr/sbin/ipvsadm";
 
 /// Runs programs towards the server on one socket.
 pub struct Preloaded {
-    library: OsString,
+    preload: OsString,
     socket: PathBuf,
 }
 
@@ -24,20 +24,20 @@ impl Preloaded {
         command.args(["exec", "--", "printenv", "LD_PRELOAD"]).env_remove("LD_PRELOAD");
         let output = command.output().unwrap();
         assert!(output.status.success(), "{output:?}");
-        let library = String::from_utf8(output.stdout).unwrap().trim_end().into();
+        let preload = String::from_utf8(output.stdout).unwrap().trim_end().into();
         if !Path::new(IPVSADM).exists() {
             assert!(std::env::var_os("CI").is_none(), "ipvsadm is not installed");
             println!("skipped: ipvsadm is not installed");
             return None;
         }
-        Some(Preloaded { library, socket: socket.to_owned() })
+        Some(Preloaded { preload, socket: socket.to_owned() })
     }
 
     /// The program with its arguments and environment, to be started.
     pub fn command(&self, program: &str, arguments: &str) -> Command {
         let mut command = Command::new(if program == "ipvsadm" { IPVSADM } else { program });
         command.arg0(program).args(arguments.split_whitespace());
-        command.env("LD_PRELOAD", &self.library).env("WEIR_SOCKET", &self.socket);
+        command.env("LD_PRELOAD", &self.preload).env("WEIR_SOCKET", &self.socket);
         command
     }
 
