@@ -3,10 +3,10 @@
 //! Model: a struct of one table has a field for each key, of the key's name. `settings!` reads it from a
 //! [`Section`], writes it back as TOML values, and so compares two of them key by key.
 
-use crate::types::Mac;
-use crate::valid::SchedPolicy;
+use crate::section::Section;
+use crate::types::{Mac, Method};
+use crate::valid::{OnFull, Pages, SchedPolicy, SchedScope, Steer, Transit, Unmatched, WorkerMode};
 use crate::value::Value;
-use crate::walk::Section;
 
 /// A type that one key's value becomes.
 ///
@@ -31,6 +31,13 @@ pub(crate) trait Settings {
     fn set(&mut self, name: &str, value: Option<&Value>);
     /// These settings, with `to`'s for each key in which `from` and `to` differ.
     fn edited(&self, from: &Self, to: &Self) -> Self;
+}
+
+impl Section {
+    /// The value of a key or its default, as a field; the default also in place of a refused value.
+    pub(crate) fn field<F: Field>(&self, name: &str) -> F {
+        F::read(self.value(name).as_ref())
+    }
 }
 
 /// Implements [`Settings`] for a struct: table, then the fields.
@@ -81,48 +88,23 @@ settings!(Estimators, "estimators",
     est_cpulist est_nice est_sched run_estimation est_load est_threads_max resume_spike
 );
 
-/// Defines an enum whose variants are words of the file, with `NAMES`, `name`, and [`Field`].
-macro_rules! words {
-    ($(#[$doc:meta])* pub enum $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[non_exhaustive]
-        pub enum $name {
-            $($(#[$vdoc])* $variant,)*
-        }
-
-        impl $name {
-            /// The words, in the order of the variants.
-            pub const NAMES: &'static [&'static str] = &[$($word),*];
-
-            /// The word for it in the file and everywhere else.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $($name::$variant => $word,)*
-                }
-            }
-        }
-
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(self.name())
-            }
-        }
-
-        impl $crate::field::Field for $name {
-            fn read(value: Option<&$crate::value::Value>) -> Self {
+/// Implements [`Field`] for enums of words.
+macro_rules! word_fields {
+    ($($name:ident)*) => {$(
+        impl Field for $name {
+            fn read(value: Option<&Value>) -> Self {
                 match value {
-                    $(Some($crate::value::Value::Text(word)) if word == $word => $name::$variant,)*
-                    other => unreachable!("the row of the key admits only its words, not {other:?}"),
+                    Some(Value::Text(word)) => $name::from_name(word).expect("the row admits only its words"),
+                    other => unreachable!("the row admits only words, not {other:?}"),
                 }
             }
             fn toml(&self) -> Option<String> {
-                Some($crate::field::toml_text(self.name()))
+                Some(toml_text(self.name()))
             }
         }
-    };
+    )*};
 }
-pub(crate) use words;
+word_fields!(Method OnFull Pages SchedScope Steer Transit Unmatched WorkerMode);
 
 macro_rules! integers {
     ($($int:ty)*) => {$(

@@ -10,7 +10,7 @@ use crate::field::{Settings, cpu_list};
 use crate::keys::{self, Key, Kind};
 use crate::plan::Change;
 use crate::unbuilt::unbuilt_knobs;
-use crate::valid::{Estimators, Knobs, Valid};
+use crate::valid::{Estimators, Knobs, Service, Timeouts, Valid};
 use crate::value::{Value, is_threshold};
 
 /// Where the kernel has them, as `sysctl` writes it.
@@ -180,6 +180,15 @@ impl Tunables {
             }
             _ => Err(KnobError::Invalid),
         }
+    }
+}
+
+impl Valid {
+    /// The same with other services, timeouts and knobs, for writing down what runs.
+    #[must_use]
+    pub fn running(&self, services: Vec<Service>, timeouts: Timeouts, tunables: Tunables) -> Valid {
+        let Tunables { knobs, estimators } = tunables;
+        Valid { services, timeouts, knobs, estimators, ..self.clone() }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Three stages, all pure: no file, socket, clock or log is touched, and any thread may call them.
 //!
-//! 1. [`parse`]: TOML text against the one table of keys ([`keys::TABLES`]), then the rules between keys. The
+//! 1. [`parse()`]: TOML text against the one table of keys ([`keys::TABLES`]), then the rules between keys. The
 //!    result is a [`Valid`], or [`Errors`] with every problem of the file.
 //! 2. [`plan()`]: what to change to come from one [`Valid`] to another while packets flow.
 //! 3. [`Valid::to_toml`]: the value as a file again, with defaults, units and sentences.
@@ -34,31 +34,20 @@ mod error;
 mod field;
 pub mod keys;
 pub mod knobs;
+mod parse;
 mod plan;
 mod save;
+mod section;
 mod types;
 mod unbuilt;
 mod valid;
 mod validate;
 mod value;
 mod walk;
+mod words;
 
 pub use error::{Errors, Problem};
+pub use parse::parse;
 pub use plan::{Change, Plan, plan};
 pub use types::*;
 pub use valid::*;
-
-/// The configuration in `text`, or everything that is wrong with it. `file` is the name errors say it has.
-///
-/// Pure; any thread. On errors nothing has changed anywhere.
-pub fn parse(text: &str, file: &str) -> Result<Valid, Errors> {
-    let mut problems = error::Problems::new(text);
-    let document = walk::walk(text, &mut problems);
-    // What is missing or at odds in a file that is not TOML all through may be in the part not understood.
-    let valid = document.complete.then(|| validate::validate(&document, &mut problems)).flatten();
-    match (problems.into_errors(file), valid) {
-        (Some(errors), _) => Err(errors),
-        (None, Some(valid)) => Ok(valid),
-        (None, None) => unreachable!("without a problem there is a value"),
-    }
-}

@@ -10,11 +10,10 @@ use ipnet::IpNet;
 
 use crate::field::{Field, Settings, toml_list, toml_text};
 use crate::keys::{self, Key, Preset, Table};
-use crate::types::{Scheduler, ServiceFlags, ServiceKey};
+use crate::types::{FLAGS, Scheduler, ServiceFlags, ServiceKey};
 use crate::valid::{
     Destination, Neighbour, Network, Port, PortAddresses, Route, ServiceSettings, Valid, Via,
 };
-use crate::value::FLAGS;
 
 /// Keys of one object with their TOML values; `None`: not written.
 pub(crate) type Values = Vec<(&'static str, Option<String>)>;

@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::field::words;
+use crate::words::words;
 
 /// Transport protocol of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -311,3 +311,14 @@ impl FromStr for Mac {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("not a MAC address, expected a text like 02:00:00:00:00:01")]
 pub struct MacError;
+
+/// Scheduler flags by ipvsadm's names: bits, and the scheduler it belongs to (any for the numbered ones).
+pub(crate) const FLAGS: [(&str, ServiceFlags, Option<Scheduler>); 7] = [
+    ("sh-fallback", ServiceFlags::SCHED_1, Some(Scheduler::Sh)),
+    ("sh-port", ServiceFlags::SCHED_2, Some(Scheduler::Sh)),
+    ("mh-fallback", ServiceFlags::SCHED_1, Some(Scheduler::Mh)),
+    ("mh-port", ServiceFlags::SCHED_2, Some(Scheduler::Mh)),
+    ("flag-1", ServiceFlags::SCHED_1, None),
+    ("flag-2", ServiceFlags::SCHED_2, None),
+    ("flag-3", ServiceFlags::SCHED_3, None),
+];

@@ -46,7 +46,7 @@ pub(crate) fn unbuilt_knobs(knobs: &Knobs, estimators: &Estimators) -> Vec<Strin
 
 fn settings<S: Settings>(settings: &S, list: &mut Vec<String>) {
     let table = keys::table(S::TABLE);
-    let defaults = S::read(&crate::walk::Section::defaults(table));
+    let defaults = S::read(&crate::section::Section::defaults(table));
     for ((name, value), (_, default)) in settings.values().into_iter().zip(defaults.values()) {
         let key = table.key(name).expect("what is written is in the table of keys");
         if !key.built && value != default {

@@ -1,6 +1,6 @@
 //! A configuration as accepted: every default filled in, every rule checked.
 //!
-//! Model: [`Valid`] is made by [`crate::parse`] only and never changes afterwards; its parts are plain values
+//! Model: [`Valid`] is made by [`crate::parse()`] only and never changes afterwards; its parts are plain values
 //! that can be copied out of it. The control thread owns it, reads it at start, and hands parts of it to the
 //! data plane inside [`crate::Change`]s. What is written in several ways in a file has one form here, so two
 //! configurations that mean the same compare equal.
@@ -11,12 +11,11 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::knobs::Tunables;
 use crate::types::{DestKey, Mac, Method, Scheduler, ServiceFlags, ServiceKey};
 
 pub use settings::*;
 
-/// An accepted configuration. Made by [`crate::parse`] or [`Valid::empty`].
+/// An accepted configuration. Made by [`crate::parse()`] or [`Valid::empty`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Valid {
     pub(crate) boot: Boot,
@@ -31,21 +30,6 @@ pub struct Valid {
 }
 
 impl Valid {
-    /// What there is before a start: no ports, no services, every setting at its default.
-    ///
-    /// [`crate::plan()`] from it is what a start has to do.
-    pub fn empty() -> Valid {
-        let empty = crate::parse("", "").expect("a file without a line has no mistake");
-        Valid { blank: true, ..empty }
-    }
-
-    /// The same with other services, timeouts and knobs, for writing down what runs.
-    #[must_use]
-    pub fn running(&self, services: Vec<Service>, timeouts: Timeouts, tunables: Tunables) -> Valid {
-        let Tunables { knobs, estimators } = tunables;
-        Valid { services, timeouts, knobs, estimators, ..self.clone() }
-    }
-
     /// Settings that only a restart can change.
     pub fn boot(&self) -> &Boot {
         &self.boot

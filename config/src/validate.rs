@@ -8,8 +8,6 @@ mod network;
 mod place;
 mod service;
 
-use std::net::{IpAddr, Ipv4Addr};
-
 use crate::error::Problems;
 use crate::valid::{Boot, Valid};
 use crate::walk::Document;
@@ -46,19 +44,5 @@ fn workers(document: &Document, boot: &Boot, problems: &mut Problems) {
         problems
             .push(section.place("cpus"), section.path("cpus"), "without a worker no packet is forwarded")
             .help("name at least one CPU, or leave the key out for the last one");
-    }
-}
-
-/// Why an address is no single host's, if it is not (RFC 1122 section 3.2.1.3, RFC 5771).
-fn not_a_host(address: IpAddr) -> Option<&'static str> {
-    match address {
-        IpAddr::V4(v4) if v4.octets()[0] == 0 => Some("is an address of \"this network\", not of a host"),
-        IpAddr::V4(v4) if v4.is_loopback() => Some("is a loopback address, which never leaves a host"),
-        IpAddr::V4(v4) if v4.is_multicast() => Some("is a multicast address, not one host's"),
-        IpAddr::V4(Ipv4Addr::BROADCAST) => Some("is the broadcast address, not one host's"),
-        IpAddr::V6(v6) if v6.is_unspecified() || v6.is_loopback() || v6.is_multicast() => {
-            Some("is not the address of one host")
-        }
-        _ => None,
     }
 }

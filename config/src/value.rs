@@ -10,7 +10,7 @@ use toml::de::DeValue;
 
 use crate::error::{Problems, Span, printable};
 use crate::keys::{ANY_INT, CPU_MAX, Key, Kind, LATER, Preset};
-use crate::types::{Mac, Scheduler, ServiceFlags, ServiceKey};
+use crate::types::{FLAGS, Mac, Scheduler, ServiceKey};
 use crate::valid::SchedPolicy;
 
 /// A value that its key accepts.
@@ -52,17 +52,6 @@ impl Value {
         })
     }
 }
-
-/// Scheduler flags by ipvsadm's names: bits, and the scheduler it belongs to (any for the numbered ones).
-pub(crate) const FLAGS: [(&str, ServiceFlags, Option<Scheduler>); 7] = [
-    ("sh-fallback", ServiceFlags::SCHED_1, Some(Scheduler::Sh)),
-    ("sh-port", ServiceFlags::SCHED_2, Some(Scheduler::Sh)),
-    ("mh-fallback", ServiceFlags::SCHED_1, Some(Scheduler::Mh)),
-    ("mh-port", ServiceFlags::SCHED_2, Some(Scheduler::Mh)),
-    ("flag-1", ServiceFlags::SCHED_1, None),
-    ("flag-2", ServiceFlags::SCHED_2, None),
-    ("flag-3", ServiceFlags::SCHED_3, None),
-];
 
 /// The value of `key` (`path` with its table) as its row wants it; `None` after noting why not.
 pub(crate) fn convert(

@@ -8,9 +8,10 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::{Problems, Span};
-use crate::field::{Field, Settings};
-use crate::keys::{self, Key, LATER, Preset, TABLES, Table};
-use crate::value::{Value, convert, nearest, quoted};
+use crate::field::Settings;
+use crate::keys::{self, LATER, Preset, TABLES, Table};
+use crate::section::Section;
+use crate::value::{convert, nearest, quoted};
 
 /// All tables of a file.
 pub(crate) struct Document {
@@ -37,71 +38,6 @@ impl Document {
     /// The section of a table that is written once.
     pub(crate) fn single(&self, name: &str) -> &Section {
         self.singles.iter().find(|s| s.table.name == name).expect("a section for each table written once")
-    }
-}
-
-/// One table of the file.
-pub(crate) struct Section {
-    table: &'static Table,
-    /// Its header, for problems with the whole.
-    pub at: Span,
-    /// By position of the key in the table's row.
-    slots: Vec<Slot>,
-}
-
-#[derive(Clone)]
-enum Slot {
-    Absent,
-    Refused,
-    Given(Value, Span),
-}
-
-impl Section {
-    /// A table that says nothing.
-    pub(crate) fn defaults(table: &'static Table) -> Section {
-        Section::empty(table, Span::default())
-    }
-
-    fn empty(table: &'static Table, at: Span) -> Section {
-        Section { table, at, slots: vec![Slot::Absent; table.keys.len()] }
-    }
-
-    /// The value of a key or its default, as a field; the default also in place of a refused value.
-    pub(crate) fn field<F: Field>(&self, name: &str) -> F {
-        let (key, slot) = self.slot(name);
-        match slot {
-            Slot::Given(value, _) => F::read(Some(value)),
-            Slot::Absent | Slot::Refused => F::read(Value::preset(key).as_ref()),
-        }
-    }
-
-    /// The value a key was given, with its place; no default.
-    pub(crate) fn given(&self, name: &str) -> Option<(&Value, &Span)> {
-        match self.slot(name).1 {
-            Slot::Given(value, at) => Some((value, at)),
-            Slot::Absent | Slot::Refused => None,
-        }
-    }
-
-    /// Place of a key's value, or of the header where it was not given.
-    pub(crate) fn place(&self, name: &str) -> &Span {
-        self.given(name).map_or(&self.at, |(_, at)| at)
-    }
-
-    /// Whether a value was given and refused: what depends on it is not to be judged.
-    pub(crate) fn refused(&self, name: &str) -> bool {
-        matches!(self.slot(name).1, Slot::Refused)
-    }
-
-    /// `table.key`.
-    pub(crate) fn path(&self, name: &str) -> String {
-        format!("{}.{name}", self.table.name)
-    }
-
-    fn slot(&self, name: &str) -> (&'static Key, &Slot) {
-        let keys = self.table.keys;
-        let at = keys.iter().position(|k| k.name == name).expect("callers name keys of the table");
-        (&keys[at], &self.slots[at])
     }
 }
 
@@ -218,16 +154,14 @@ impl Walker<'_> {
         for (name, value) in found {
             let path = format!("{}.{}", table.name, name.get_ref());
             if let Some(index) = table.keys.iter().position(|key| key.name == name.get_ref()) {
-                section.slots[index] = match convert(&table.keys[index], &path, value, self.problems) {
-                    Some(converted) => Slot::Given(converted, value.span()),
-                    None => Slot::Refused,
-                };
+                let converted = convert(&table.keys[index], &path, value, self.problems);
+                section.put(index, converted, value.span());
             } else if !TABLES.iter().any(|child| child.name == path) {
                 self.unknown(table, name.get_ref(), &name.span());
             }
         }
-        for (key, slot) in table.keys.iter().zip(&section.slots) {
-            if self.complete && key.default == Preset::Required && matches!(slot, Slot::Absent) {
+        for key in section.absent() {
+            if self.complete && key.default == Preset::Required {
                 let path = section.path(key.name);
                 self.problems
                     .push(&section.at, path, "is missing")

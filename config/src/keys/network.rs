@@ -1,6 +1,6 @@
 //! Keys of ports, routes and neighbours.
 
-use super::{Key, Kind::*, Preset, Table};
+use super::row::{Key, Kind::*, Preset, Table};
 
 #[rustfmt::skip]
 pub(super) const PORT: Table = Table {

@@ -1,6 +1,6 @@
 //! Keys of services and destinations.
 
-use super::{Key, Kind::*, Preset, Table};
+use super::row::{Key, Kind::*, Preset, Table};
 use crate::{types::Method, valid::Unmatched};
 
 /// Weights and thresholds are signed 32-bit numbers in the kernel's interface, and not negative.

@@ -1,6 +1,6 @@
 //! Keys of the daemon's own settings: process, memory, threads, tables, timeouts, policy.
 
-use super::{Key, Kind::*, Preset, Table};
+use super::row::{Key, Kind::*, Preset, Table};
 use crate::valid::{OnFull, Pages, SchedScope, Steer, Transit, Unmatched, WorkerMode};
 
 #[rustfmt::skip]

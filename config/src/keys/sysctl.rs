@@ -1,8 +1,8 @@
 //! Keys of `[sysctl]`: the knobs of `net.ipv4.vs`, with the kernel's names, defaults and checks.
 
-use super::{ANY_INT, Key, Kind::*, Preset, Table};
+use super::row::{ANY_INT, Key, Kind::*, Preset, Table};
 
-const ANY: super::Kind = Int(ANY_INT.0, ANY_INT.1);
+const ANY: super::row::Kind = Int(ANY_INT.0, ANY_INT.1);
 const SAME: &str = "The kernel's.";
 
 #[rustfmt::skip]

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::field::words;
+use crate::words::words;
 
 /// `[daemon]`.
 #[derive(Clone, Debug, PartialEq)]

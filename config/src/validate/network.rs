@@ -5,12 +5,12 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::not_a_host;
-use super::place::{Hop, Place, edge_of};
+use super::place::{Hop, Place, edge_of, not_a_host};
 use crate::error::{Problems, Span};
+use crate::section::Section;
 use crate::valid::{Neighbour, Network, Port, PortAddresses, Route, Via};
 use crate::value::{Value, nearest, quoted};
-use crate::walk::{Document, Section};
+use crate::walk::Document;
 
 /// All of the network, and the picture of it.
 pub(super) fn validate(document: &Document, problems: &mut Problems) -> (Vec<Port>, Network, Place) {

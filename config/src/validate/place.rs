@@ -1,7 +1,7 @@
 //! Where the ports and routes of a file put an address.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::IpNet;
 
@@ -90,5 +90,19 @@ pub(super) fn edge_of(net: IpNet, address: IpAddr) -> Option<String> {
         Some(format!("is the broadcast address of {}, not a host in it", net.trunc()))
     } else {
         None
+    }
+}
+
+/// Why an address is no single host's, if it is not (RFC 1122 section 3.2.1.3, RFC 5771).
+pub(super) fn not_a_host(address: IpAddr) -> Option<&'static str> {
+    match address {
+        IpAddr::V4(v4) if v4.octets()[0] == 0 => Some("is an address of \"this network\", not of a host"),
+        IpAddr::V4(v4) if v4.is_loopback() => Some("is a loopback address, which never leaves a host"),
+        IpAddr::V4(v4) if v4.is_multicast() => Some("is a multicast address, not one host's"),
+        IpAddr::V4(Ipv4Addr::BROADCAST) => Some("is the broadcast address, not one host's"),
+        IpAddr::V6(v6) if v6.is_unspecified() || v6.is_loopback() || v6.is_multicast() => {
+            Some("is not the address of one host")
+        }
+        _ => None,
     }
 }

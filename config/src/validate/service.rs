@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use super::not_a_host;
-use super::place::{Hop, Place};
+use super::place::{Hop, Place, not_a_host};
 use crate::error::{Problems, Span};
 use crate::keys;
-use crate::types::{DestKey, Method, Scheduler, ServiceFlags, ServiceKey};
+use crate::section::Section;
+use crate::types::{DestKey, FLAGS, Method, Scheduler, ServiceFlags, ServiceKey};
 use crate::valid::{Destination, Limits, Policy, Service, ServiceSettings};
-use crate::value::{FLAGS, Value};
-use crate::walk::{Document, Section};
+use crate::value::Value;
+use crate::walk::Document;
 
 /// All services; those with a problem are left out, and the problem noted.
 pub(super) fn validate(
