@@ -73,10 +73,10 @@ impl Drop for RuntimeDir {
     }
 }
 
-/// Where DPDK makes run-time folders: for root, for a user with a session, for any other user.
+/// Where DPDK makes run-time folders: under systemd, for root, for a user with a session, for any other user.
 fn dpdk_dirs() -> impl Iterator<Item = PathBuf> {
-    let session = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    [Some("/var/run".into()), session, Some("/tmp".into())]
+    let named = |variable| std::env::var_os(variable).map(PathBuf::from);
+    [named("RUNTIME_DIRECTORY"), Some("/var/run".into()), named("XDG_RUNTIME_DIR"), Some("/tmp".into())]
         .into_iter()
         .flatten()
         .map(|base| base.join("dpdk"))
