@@ -6,6 +6,7 @@ use std::path::Path;
 use config::Valid;
 
 use crate::args::CheckArgs;
+use crate::counted::counted;
 use crate::failure::{Exit, Failure};
 
 /// Largest configuration file; 100 000 services with ten destinations each have about 100 MB.
@@ -68,10 +69,11 @@ pub fn report(error: &LoadError) -> Exit {
 fn summary(file: &Path, valid: &Valid) -> String {
     let destinations: usize = valid.services().iter().map(|service| service.destinations.len()).sum();
     format!(
-        "{}: good: {} ports, {} services, {destinations} destinations\n",
+        "{}: good: {}, {}, {}\n",
         file.display(),
-        valid.ports().len(),
-        valid.services().len()
+        counted(valid.ports().len(), "port"),
+        counted(valid.services().len(), "service"),
+        counted(destinations, "destination")
     )
 }
 

@@ -20,6 +20,7 @@ pub mod args;
 pub mod check;
 pub mod commands;
 pub mod conn_filter;
+mod counted;
 pub mod daemon;
 pub mod exec;
 pub mod failure;

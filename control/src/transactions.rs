@@ -13,6 +13,7 @@ use crate::api::client::Client;
 use crate::api::codec::{Request, Transaction, TransactionKind};
 use crate::api::rows::{LogRow, TextRow, TransactionRow};
 use crate::args::{ApplyArgs, LogArgs, PlanArgs, Reading, RestoreArgs, RollbackArgs, SaveArgs};
+use crate::counted::counted;
 use crate::failure::{Exit, Failure};
 use crate::weiradm::{self, BadLine, Lines, SocketTransport, SystemNames};
 
@@ -152,8 +153,7 @@ fn say(rows: &[TransactionRow], dry_run: bool, as_json: bool) -> Result<Exit, Fa
         out.push_str(&match (changes, applied) {
             (0, _) => "nothing to change\n".to_owned(),
             (_, true) => format!("revision {revision} is in force\n"),
-            (1, false) => "1 change, not made\n".to_owned(),
-            (_, false) => format!("{changes} changes, not made\n"),
+            (_, false) => format!("{}, not made\n", counted(changes as usize, "change")),
         });
         print(&out)?;
     }

@@ -8,6 +8,7 @@ use tracing::{info, warn};
 
 use super::journal::{Author, Journal, Record, State};
 use super::table::{Merged, Table};
+use crate::counted::counted;
 use crate::failure::Failure;
 
 /// What is known before anything is started.
@@ -50,7 +51,7 @@ pub fn recall(valid: &Valid, config_path: &Path) -> Result<Recalled, Failure> {
         warn!(target: "weir::config", %change, "left out: deleted over the control socket since");
     }
     let same = merged.ops.is_empty() && last.as_deref() == Some(file.as_str());
-    let what = format!("start: {shown} has changed: {} changes of the table", merged.ops.len());
+    let what = format!("start: {shown} has changed: {} of the table", counted(merged.ops.len(), "change"));
     let record = (!same).then(|| words(revision + 1, what, &merged));
     Ok(Recalled { journal, table: merged.table, record, revision: Some(revision) })
 }

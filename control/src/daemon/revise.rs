@@ -19,6 +19,7 @@ use super::table::{Merged, Op, Running, Table};
 use crate::api::codec::{Incoming, Refusal, Transaction, TransactionKind};
 use crate::api::rows::{LogRow, TransactionRow};
 use crate::api::server::Peer;
+use crate::counted::counted;
 use crate::ipvs::{self, DestKey, Server, ServiceKey};
 
 /// Commands named in the words of a revision; the first ones tell the story.
@@ -61,7 +62,8 @@ impl Daemon<'_> {
             return;
         }
         let staged = self.stage_plan(&plan);
-        let what = format!("reload of {}: {}", self.config_path.display(), count(staged.lines.len()));
+        let what =
+            format!("reload of {}: {}", self.config_path.display(), counted(staged.lines.len(), "change"));
         if let Err(refusal) = self.commit(staged, ourselves(), what) {
             warn!(target: "weir::config", "the configuration is kept: {}", refusal.text);
             return;
@@ -240,7 +242,7 @@ impl Daemon<'_> {
             staged.lines.iter().map(|line| TransactionRow::Change { text: line.text.clone() }).collect();
         let applied = !dry_run && changes > 0;
         if applied {
-            self.commit(staged, author, format!("{what}: {}", count(changes as usize)))?;
+            self.commit(staged, author, format!("{what}: {}", counted(changes as usize, "change")))?;
         }
         rows.push(TransactionRow::End { revision: self.revision, changes, applied });
         Ok(rows)
@@ -364,10 +366,6 @@ fn words(done: &[String]) -> String {
         words.push_str(&format!("; and {} more", done.len() - NAMED_MAX));
     }
     words
-}
-
-fn count(changes: usize) -> String {
-    if changes == 1 { "1 change".to_owned() } else { format!("{changes} changes") }
 }
 
 fn errno_of(error: &std::io::Error) -> Errno {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::api::rows::{EstRow, EstSummaryRow, EstThreadRow};
+use crate::counted::counted;
 use crate::show::table::{self, number, text};
 
 /// The rows of `weir est`, by kind; also the shape of its `--json`.
@@ -103,16 +104,16 @@ pub fn line(s: &EstSummaryRow) -> String {
     };
     let policy = if s.policy == "other" { String::new() } else { format!(" {}", s.policy) };
     format!(
-        "estimators {} in {} blocks, {} of {} threads {state}, nice {}{policy}, load {:.2}% of a CPU \
-         (limit {}% a thread), {} late ticks\n",
+        "estimators {} in {}, {} of {} threads {state}, nice {}{policy}, load {:.2}% of a CPU \
+         (limit {}% a thread), {}\n",
         s.estimators,
-        s.blocks,
+        counted(s.blocks, "block"),
         s.threads,
         s.threads_max,
         s.nice,
         s.load_percent,
         s.load_limit_percent,
-        s.late_ticks_total
+        counted(s.late_ticks_total as usize, "late tick")
     )
 }
 
