@@ -25,6 +25,9 @@ use crate::wire::{ethernet, icmp, ipv4};
 /// Cells of the largest redirection table that a card is given: what 10 and 25 Gb/s cards have.
 pub const CELLS_MAX: usize = 512;
 
+/// 2^64 divided by the golden ratio, odd: carries every bit of a number to its upper half.
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+
 /// What chooses an owner: the client's address, or its address and L4 port.
 pub use config::Steer as By;
 
@@ -103,8 +106,10 @@ impl Steer {
             Spread::Keyed { mask, factor } => {
                 let client = u64::from(address) | u64::from(port) << 32;
                 let product = u128::from(client ^ mask) * u128::from(*factor);
-                let hash = (product >> 64) as u32 ^ product as u32 ^ (product >> 32) as u32;
-                ((u64::from(hash) * self.workers as u64) >> 32) as usize
+                let folded = (product >> 64) as u64 ^ product as u64;
+                // One product alone spreads neighbouring addresses badly under one secret of several hundred.
+                let hash = folded.wrapping_mul(GOLDEN) >> 32;
+                ((hash * self.workers as u64) >> 32) as usize
             }
             Spread::Toeplitz(table) => {
                 let word = (address >> 16) as u16 ^ address as u16 ^ port;

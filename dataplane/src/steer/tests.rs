@@ -80,7 +80,7 @@ proptest! {
             let clients = 1 << 14;
             (0..clients).for_each(|i| counts[steer.owner((first.wrapping_add(i), 0))] += 1);
             let share = clients as usize / workers;
-            prop_assert!(counts.iter().all(|n| (share / 2..share * 2).contains(n)), "{:?}", counts);
+            prop_assert!(counts.iter().all(|n| (share * 3 / 4..share * 5 / 4).contains(n)), "{:?}", counts);
         }
     }
 
