@@ -49,12 +49,7 @@ impl Flow {
         self.packet(self.client, (VIP, self.port), flags).bytes()
     }
 
-    /// From the server that has it; none comes back this way under direct routing.
-    fn reply(self, server: Ipv4Addr, flags: u8) -> Vec<u8> {
-        self.packet((server, server_port(self.port)), self.client, flags).from_server().bytes()
-    }
-
-    /// A request, or the reply of a server, with a number in it.
+    /// A request, or the reply of a server (none comes back this way under direct routing), with a number in it.
     fn numbered(self, from: Option<Ipv4Addr>, flags: u8, number: u8) -> Vec<u8> {
         let packet = match from {
             None => self.packet(self.client, (VIP, self.port), flags),
