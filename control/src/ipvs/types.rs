@@ -356,6 +356,16 @@ pub enum DaemonState {
     Backup = 2,
 }
 
+impl DaemonState {
+    /// The word for it on a command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DaemonState::Master => "master",
+            DaemonState::Backup => "backup",
+        }
+    }
+}
+
 /// A running sync daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Daemon {

@@ -12,7 +12,7 @@ use super::names::{Names, SystemNames};
 use super::order::{Order, Stop, Wanted};
 use super::parse::parse;
 use super::transport::Transport;
-use super::{conns, listing, restore, save, status, text};
+use super::{conns, listing, restore, save, status, text, words_of};
 use crate::ipvs::reply::Object;
 use crate::ipvs::request::Call;
 use crate::ipvs::{self, Dest, Family, Info, Service, ServiceKey, ServiceOptions};
@@ -86,9 +86,9 @@ pub fn save_all<T: Transport>(transport: T, output: &mut Vec<u8>) -> Result<(), 
     if ended != status::DONE {
         return Err(Errno::IO);
     }
-    let lines = timeouts.iter().filter_map(Object::timeouts).map(|timeouts| save::timeouts(&timeouts));
-    let daemons = daemons.iter().filter_map(Object::daemon).map(|daemon| save::daemon(&daemon));
-    lines.chain(daemons).for_each(|line| output.extend(line.as_bytes()));
+    let lines = timeouts.iter().filter_map(Object::timeouts).map(|timeouts| words_of::timeouts(&timeouts));
+    let daemons = daemons.iter().filter_map(Object::daemon).map(|daemon| words_of::start_daemon(&daemon));
+    lines.chain(daemons).for_each(|line| output.extend((line + "\n").into_bytes()));
     Ok(())
 }
 
@@ -292,14 +292,16 @@ impl<'a, T: Transport> Session<'a, T> {
             return Ok(status::LISTING);
         };
         for daemon in objects.iter().filter_map(Object::daemon) {
-            let name = match daemon.state {
-                ipvs::DaemonState::Master => "master",
-                ipvs::DaemonState::Backup => "backup",
-            };
             writeln!(
                 console.output,
-                "{name} sync daemon (mcast={}, syncid={}, maxlen={}, group={}, port={}, ttl={})",
-                daemon.interface, daemon.sync_id, daemon.max_bytes, daemon.group, daemon.port, daemon.ttl
+                "{} sync daemon (mcast={}, syncid={}, maxlen={}, group={}, port={}, ttl={})",
+                daemon.state.name(),
+                daemon.interface,
+                daemon.sync_id,
+                daemon.max_bytes,
+                daemon.group,
+                daemon.port,
+                daemon.ttl
             )?;
         }
         Ok(status::DONE)

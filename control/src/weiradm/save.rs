@@ -1,13 +1,10 @@
 //! Services and destinations as lines that restore them.
 
-use super::grammar::{self, Opt, Options};
+use super::grammar::{Opt, Options};
 use super::listing::{Texts, partial_netmask, scheduler_flag_names, sort_dests};
 use super::names::Names;
-use super::words_of::protocol_option;
-use crate::ipvs::{
-    Daemon, DaemonState, Dest, Family, Method, Service, ServiceKey, Timeouts, Tunnel, flag, tunnel_flag,
-    tunnel_type,
-};
+use super::words_of::{numbered, protocol_option, tunnel};
+use crate::ipvs::{Dest, Family, Method, Service, ServiceKey, flag};
 
 /// The form of saved lines, from the options.
 pub(super) struct Form<'a> {
@@ -84,45 +81,4 @@ impl<'a> Form<'a> {
         out.push('\n');
         out
     }
-}
-
-/// The line that sets the timeouts.
-pub(super) fn timeouts(timeouts: &Timeouts) -> String {
-    format!("--set {} {} {}\n", timeouts.tcp, timeouts.tcp_fin, timeouts.udp)
-}
-
-/// The line that starts a sync daemon.
-pub(super) fn daemon(daemon: &Daemon) -> String {
-    let state = match daemon.state {
-        DaemonState::Master => "master",
-        DaemonState::Backup => "backup",
-    };
-    format!(
-        "--start-daemon {state} --mcast-interface {} --syncid {} --sync-maxlen {} --mcast-group {} --mcast-port {} \
-         --mcast-ttl {}\n",
-        daemon.interface, daemon.sync_id, daemon.max_bytes, daemon.group, daemon.port, daemon.ttl
-    )
-}
-
-/// Scheduler flags by the names that every scheduler knows.
-fn numbered(flags: u32) -> String {
-    let set = (1..).zip(flag::SCHEDULER).filter(|(_, bit)| flags & bit != 0);
-    set.map(|(number, _)| format!("flag-{number}")).collect::<Vec<_>>().join(",")
-}
-
-/// Options of a tunnelled destination, a blank before each.
-pub(super) fn tunnel(tunnel: &Tunnel) -> String {
-    let word = grammar::tunnel_word(tunnel.kind).unwrap_or("(null)");
-    let mut out = format!(" --tun-type {word}");
-    if tunnel.kind == tunnel_type::GUE {
-        out.push_str(&format!(" --tun-port {}", tunnel.port));
-    }
-    if [tunnel_type::GUE, tunnel_type::GRE].contains(&tunnel.kind) {
-        out.push_str(match tunnel.flags {
-            flags if flags & tunnel_flag::REMOTE_CHECKSUM != 0 => " --tun-remcsum",
-            flags if flags & tunnel_flag::CHECKSUM != 0 => " --tun-csum",
-            _ => " --tun-nocsum",
-        });
-    }
-    out
 }

@@ -1,9 +1,12 @@
-//! Services and destinations in ipvsadm's words, numbers only: for the log.
+//! Commands in ipvsadm's words, numbers only: for the log, and what saved lines share with it.
 
 use std::net::SocketAddr;
 
-use super::save::tunnel;
-use crate::ipvs::{DestKey, DestOptions, Family, Method, ServiceKey, ServiceOptions, flag};
+use super::grammar;
+use crate::ipvs::{
+    Daemon, DaemonState, DestKey, DestOptions, Family, Method, ServiceKey, ServiceOptions, Timeouts, Tunnel,
+    flag, tunnel_flag, tunnel_type,
+};
 
 /// A command about a service: `-A -t 192.0.2.1:80 -s wlc`.
 pub fn service(command: &str, key: &ServiceKey, options: &ServiceOptions) -> String {
@@ -17,10 +20,9 @@ pub fn service(command: &str, key: &ServiceKey, options: &ServiceOptions) -> Str
     if options.flags & flag::ONE_PACKET != 0 {
         out.push_str(" -o");
     }
-    let numbers = (1..).zip(flag::SCHEDULER).filter(|(_, bit)| options.flags & bit != 0);
-    let flags: Vec<String> = numbers.map(|(number, _)| format!("flag-{number}")).collect();
+    let flags = numbered(options.flags);
     if !flags.is_empty() {
-        out.push_str(&format!(" -b {}", flags.join(",")));
+        out.push_str(&format!(" -b {flags}"));
     }
     out
 }
@@ -61,4 +63,52 @@ pub(super) fn protocol_option(protocol: u16) -> &'static str {
         132 => "--sctp-service",
         _ => "--xxx-service",
     }
+}
+
+/// The command that sets the timeouts.
+pub fn timeouts(timeouts: &Timeouts) -> String {
+    format!("--set {} {} {}", timeouts.tcp, timeouts.tcp_fin, timeouts.udp)
+}
+
+/// The command that starts a sync daemon.
+pub fn start_daemon(daemon: &Daemon) -> String {
+    format!(
+        "--start-daemon {} --mcast-interface {} --syncid {} --sync-maxlen {} --mcast-group {} --mcast-port {} \
+         --mcast-ttl {}",
+        daemon.state.name(),
+        daemon.interface,
+        daemon.sync_id,
+        daemon.max_bytes,
+        daemon.group,
+        daemon.port,
+        daemon.ttl
+    )
+}
+
+/// The command that stops one.
+pub fn stop_daemon(state: DaemonState) -> String {
+    format!("--stop-daemon {}", state.name())
+}
+
+/// Scheduler flags by the names that every scheduler knows.
+pub(super) fn numbered(flags: u32) -> String {
+    let set = (1..).zip(flag::SCHEDULER).filter(|(_, bit)| flags & bit != 0);
+    set.map(|(number, _)| format!("flag-{number}")).collect::<Vec<_>>().join(",")
+}
+
+/// Options of a tunnelled destination, a blank before each.
+pub(super) fn tunnel(tunnel: &Tunnel) -> String {
+    let word = grammar::tunnel_word(tunnel.kind).unwrap_or("(null)");
+    let mut out = format!(" --tun-type {word}");
+    if tunnel.kind == tunnel_type::GUE {
+        out.push_str(&format!(" --tun-port {}", tunnel.port));
+    }
+    if [tunnel_type::GUE, tunnel_type::GRE].contains(&tunnel.kind) {
+        out.push_str(match tunnel.flags {
+            flags if flags & tunnel_flag::REMOTE_CHECKSUM != 0 => " --tun-remcsum",
+            flags if flags & tunnel_flag::CHECKSUM != 0 => " --tun-csum",
+            _ => " --tun-nocsum",
+        });
+    }
+    out
 }

@@ -248,7 +248,7 @@ impl Store for Running<'_> {
     }
 
     fn start_daemon(&mut self, daemon: Daemon) -> Result<(), Errno> {
-        let words = format!("--start-daemon {:?} on {}", daemon.state, daemon.interface);
+        let words = words_of::start_daemon(&daemon);
         if !self.trial {
             self.table.warn_once(Lack::SyncDaemon, || daemon.interface.clone());
         }
@@ -261,7 +261,7 @@ impl Store for Running<'_> {
     fn stop_daemon(&mut self, state: DaemonState) -> Result<(), Errno> {
         let mut daemons = self.table.daemons.clone();
         daemons.retain(|daemon| daemon.state != state);
-        self.perform(Op::Daemons(daemons), format!("--stop-daemon {state:?}"))
+        self.perform(Op::Daemons(daemons), words_of::stop_daemon(state))
     }
 
     fn timeouts(&self) -> Timeouts {
@@ -270,9 +270,10 @@ impl Store for Running<'_> {
     }
 
     fn set_timeouts(&mut self, timeouts: Timeouts) -> Result<(), Errno> {
+        let words = words_of::timeouts(&timeouts);
         let Timeouts { tcp, tcp_fin, udp } = timeouts;
         let to = config::Timeouts { tcp, tcpfin: tcp_fin, udp, ..self.table.timeouts.clone() };
-        self.perform(Op::Timeouts(seconds(&to)), format!("--set {tcp} {tcp_fin} {udp}"))
+        self.perform(Op::Timeouts(seconds(&to)), words)
     }
 }
 
