@@ -345,7 +345,12 @@ pub(super) fn change(order: &Order) -> Option<Call> {
         Command::Set => Some(Call::set_timeouts(&order.timeouts)),
         Command::StartDaemon => Some(Call::daemon(ipvs::Command::NewDaemon, &order.daemon)),
         Command::StopDaemon => Some(Call::daemon(ipvs::Command::DelDaemon, &order.daemon)),
-        Command::Zero => Some(service(ipvs::Command::Zero).unwrap_or(Call::plain(ipvs::Command::Zero))),
+        Command::Zero => match order.service {
+            // To ipvsadm the address without a bit set is no address.
+            Some(ServiceKey::Address { address, port: 0, .. }) if address.is_unspecified() => None,
+            _ => service(ipvs::Command::Zero),
+        }
+        .or(Some(Call::plain(ipvs::Command::Zero))),
         Command::List | Command::Restore | Command::Save => None,
     }
 }

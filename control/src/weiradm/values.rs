@@ -43,8 +43,9 @@ const SCHEDULER_FLAGS: &[(&str, Option<&str>, u32)] = &[
 
 /// Bits of a list of scheduler flags, for a service with this scheduler.
 pub(super) fn scheduler_flags(scheduler: &str, list: &str) -> Result<u32, Stop> {
-    let names: Vec<&str> = list.split(',').filter(|name| !name.is_empty()).collect();
-    if names.is_empty() {
+    let mut names = list.split(',').filter(|name| !name.is_empty()).peekable();
+    // ipvsadm takes the empty text for no flags, and crashes on commas alone.
+    if names.peek().is_none() && !list.is_empty() {
         return Err(Stop::usage(format!("invalid scheduler flag `{list}'")));
     }
     let mut bits = 0;
