@@ -248,13 +248,23 @@ pub fn port_list(text: &str) -> Result<PortList, String> {
     Ok(PortList(numbers(text)?.into_iter().map(|n| n as u16).collect()))
 }
 
+/// Bytes of an Ethernet, an IPv4 and a UDP header.
+const TXPKTS_MIN: u32 = 42;
+
 /// One length of a frame: its headers fit, and it fits an mbuf.
 pub fn txpkts(text: &str) -> Result<u16, String> {
     if text.contains(',') {
         return Err(format!("{text}: packets of several segments are not sent"));
     }
-    let len: u16 = text.parse().map_err(|_| format!("{text} is no length"))?;
-    if (64..=1518).contains(&len) { Ok(len) } else { Err(format!("{len}: expected 64 to 1518 bytes")) }
+    if let Some(letter) = text.chars().find(|c| !c.is_ascii_digit()) {
+        return Err(format!("character {letter} is not a decimal digit"));
+    }
+    let len: u32 = text.parse().map_err(|_| format!("{text} is no length"))?;
+    match len {
+        0..TXPKTS_MIN => Err(format!("total packet length={len} < {TXPKTS_MIN} - give up")),
+        64..=1518 => Ok(len as u16),
+        _ => Err(format!("{len}: expected 64 to 1518 bytes")),
+    }
 }
 
 fn eth_peer(text: &str) -> Result<(u16, MacBytes), String> {
@@ -325,6 +335,8 @@ mod tests {
             ("--nosuch", "--nosuch"),
             ("--forward-mode=csum", "csum: expected io|mac"),
             ("--txpkts=64,64", "several segments"),
+            ("--txpkts=41", "total packet length=41 < 42 - give up"),
+            ("--txpkts=6x", "character x is not a decimal digit"),
             ("--burst=1000", "1000 is not in 1..=512"),
         ] {
             let error = read(line).unwrap_err();

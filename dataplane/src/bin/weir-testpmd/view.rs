@@ -112,8 +112,18 @@ impl View<'_, '_> {
         }
     }
 
+    /// The same, with the ports there are where none is meant.
+    fn shown_ids(&self, ports: Ports) -> Option<Vec<u16>> {
+        let ids = self.ids(ports);
+        if ids.is_none() {
+            let all: String = (0..self.slots.len()).map(|id| format!(" {id}")).collect();
+            print(&format!("The valid ports array is [{all} ]\n"));
+        }
+        ids
+    }
+
     fn show_port(&mut self, facts: PortFacts, ports: Ports) {
-        let Some(ids) = self.ids(ports) else { return };
+        let Some(ids) = self.shown_ids(ports) else { return };
         if facts == PortFacts::Summary {
             print(&show::summary(&ids, self.slots));
             return;
@@ -133,7 +143,7 @@ impl View<'_, '_> {
     }
 
     fn clear_port(&mut self, facts: PortFacts, ports: Ports) {
-        for id in self.ids(ports).unwrap_or_default() {
+        for id in self.shown_ids(ports).unwrap_or_default() {
             let slot = &self.slots[usize::from(id)];
             if facts == PortFacts::Stats {
                 print(&self.fwd.clear_port(id, slot));
@@ -191,7 +201,16 @@ impl View<'_, '_> {
                 settings.nb_ports = n;
                 print(&format!("Number of forwarding ports set to {n}\n"));
             }
-            Setting::PortList(list) => said(settings.set_ports(&list)),
+            Setting::PortList(list) => {
+                let before = settings.nb_ports;
+                said(settings.set_ports(&list));
+                let now = settings.nb_ports;
+                if before != now {
+                    print(&format!(
+                        "previous number of forwarding ports {before} - changed to number of configured ports {now}\n"
+                    ));
+                }
+            }
             Setting::EthPeer(port, mac) => said(settings.set_peer(port, mac)),
             Setting::Txpkts(text) => said(txpkts(&text).map(|len| settings.txpkts = len)),
             Setting::Promisc(ports, on) => {
