@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::api::client::Client;
 use crate::api::codec::{ConnFilterText, Request};
 use crate::api::rows::{
-    ConnRow, DestRow, DropRow, EstRow, KnobRow, ListRow, RateRow, ServiceRow, StatusRow, WorkerRow,
+    DestRow, DropRow, EstRow, KnobRow, ListRow, RateRow, ServiceRow, StatusRow, WorkerRow,
 };
 use crate::args::{
     ConnsArgs, DropsArgs, EstArgs, ListArgs, ProcArgs, RatesArgs, Reading, StatusArgs, SysctlArgs, Watch,
@@ -106,18 +106,17 @@ pub fn conns(args: &ConnsArgs) -> Result<(), Failure> {
     } else {
         printed.write(&mut out, &conns::head())?;
     }
-    let mut separator = "\n  ";
-    client.rows(&Request::Conns(filter), |row: ConnRow| {
+    let (mut text, mut separator) = (String::new(), "\n  ");
+    client.connections(filter, |row| {
+        text.clear();
         if args.reading.json {
-            printed.write(&mut out, separator)?;
+            text.push_str(separator);
             separator = ",\n  ";
-            printed.write(
-                &mut out,
-                &serde_json::to_string(&row).expect("rows have string keys and finite numbers"),
-            )
+            text.push_str(&serde_json::to_string(row).expect("rows have string keys and finite numbers"));
         } else {
-            printed.write(&mut out, &conns::line(&row))
-        }?;
+            conns::push_line(&mut text, row);
+        }
+        printed.write(&mut out, &text)?;
         Ok(if printed.reader_gone { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
     if args.reading.json {

@@ -67,6 +67,11 @@ impl ConnFilter {
         })
     }
 
+    /// Whether everything passes.
+    pub fn is_open(&self) -> bool {
+        *self == ConnFilter::default()
+    }
+
     /// Whether a connection of these parts passes.
     pub fn passes(&self, service: ServiceKey, client: SocketAddr, dest: SocketAddr, state: &str) -> bool {
         self.client

@@ -18,7 +18,7 @@ use crate::dest::DestSlab;
 use crate::hash::FlowHasher;
 use crate::housekeeping::{self, Housekeeping};
 use crate::io::{Burst, Io, PacketBuf, PortIndex};
-use crate::limits::{BURST, TIMERS_PER_POLL};
+use crate::limits::{BURST, TICKS_PER_TIMER, TIMERS_PER_FULL_POLL, TIMERS_PER_NEW_CONN, TIMERS_PER_POLL};
 use crate::mailbox::{FromWorker, Mailbox, ToWorker};
 use crate::neigh::NeighTable;
 use crate::neigh::resolve::Resolver;
@@ -134,7 +134,7 @@ impl<B: PacketBuf> Worker<B> {
             _ => memory_low(&core.conns),
         };
         let mut cx = Cx { snap, now_ns, tick: tick_of(now_ns), secure, port: 0 };
-        let mut received = 0;
+        let (mut received, conns) = (0, core.conns.table().len());
         for port in 0..self.ports as PortIndex {
             io.rx(port, &mut self.burst);
             if !self.burst.is_empty() {
@@ -161,7 +161,11 @@ impl<B: PacketBuf> Worker<B> {
         if received > 0 {
             bump(&core.stats.busy_polls, 1);
         }
-        core.expire(&cx, received);
+        let behind = core.conns.behind(cx.tick);
+        if behind > 0 {
+            let opened = core.conns.table().len().saturating_sub(conns);
+            core.expire(&cx, timer_budget(received, opened, behind));
+        }
         self.mailbox.serve(core, cx.tick, received);
         if self.housekeeping.is_due(now_ns) {
             self.housekeeping.run(core, &cx, io);
@@ -201,6 +205,15 @@ impl<B: PacketBuf> Worker<B> {
     /// Its connections, for tests and listings on its own thread.
     pub fn conns(&self) -> &Conns {
         &self.core.conns
+    }
+}
+
+/// Timers that a poll looks at: many while nobody waits, as few as will do while packets do.
+#[inline(always)]
+fn timer_budget(received: usize, opened: usize, behind: u32) -> usize {
+    match received {
+        0..BURST => TIMERS_PER_POLL + received,
+        _ => TIMERS_PER_FULL_POLL + TIMERS_PER_NEW_CONN * opened + behind as usize / TICKS_PER_TIMER,
     }
 }
 
@@ -287,11 +300,9 @@ impl<B: PacketBuf> Core<B> {
         }
     }
 
-    /// Ends connections whose time is up: looks at no more than [`TIMERS_PER_POLL`] timers and one for each packet
-    /// received, so that connections end as fast as packets can make them.
+    /// Ends connections whose time is up: looks at no more than `budget` timers.
     #[inline(always)]
-    fn expire(&mut self, cx: &Cx<'_>, received: usize) {
-        let mut budget = TIMERS_PER_POLL + received;
+    fn expire(&mut self, cx: &Cx<'_>, mut budget: usize) {
         let mut due = ArrayVec::<(Slot, [u64; 2]), BURST>::new();
         loop {
             while !due.is_full()

@@ -12,9 +12,10 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketFlags};
 use serde::de::DeserializeOwned;
 
-use super::codec::{self, Refusal, Reply, Request, Transaction};
+use super::codec::{self, ConnFilterText, Refusal, Reply, Request, Transaction};
+use super::conns;
 use super::listener::{address, seqpacket, shown};
-use super::rows::TransactionRow;
+use super::rows::{ConnRow, TransactionRow};
 use crate::failure::Failure;
 
 /// How long the daemon may take for the next part of an answer.
@@ -64,6 +65,37 @@ impl Client {
         request: &Request,
         mut each: impl FnMut(T) -> Result<ControlFlow<()>, Failure>,
     ) -> Result<(), Failure> {
+        self.replies(request, |client, json| {
+            each(serde_json::from_slice(json).map_err(|error| client.not_understood(&error))?)
+        })
+    }
+
+    /// Asks for connections, and gives every one to `each` as it comes.
+    ///
+    /// # Errors
+    /// As [`Client::rows`].
+    pub fn connections(
+        &mut self,
+        filter: ConnFilterText,
+        mut each: impl FnMut(&ConnRow) -> Result<ControlFlow<()>, Failure>,
+    ) -> Result<(), Failure> {
+        self.replies(&Request::Conns(filter), |client, message| {
+            let torn = || client.not_understood(&"connection records of another form");
+            for record in conns::decode(message).ok_or_else(torn)? {
+                if each(&record.row())?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+
+    /// Asks, and gives what each reply carries to `each`.
+    fn replies(
+        &mut self,
+        request: &Request,
+        mut each: impl FnMut(&Client, &[u8]) -> Result<ControlFlow<()>, Failure>,
+    ) -> Result<(), Failure> {
         self.sequence += 1;
         rustix::net::send(&self.fd, &codec::encode_request(self.sequence, request), SendFlags::NOSIGNAL)
             .map_err(|error| self.lost(error))?;
@@ -79,10 +111,8 @@ impl Client {
             let replies = Reply::split(&buffer[..length]).map_err(|error| self.not_understood(&error))?;
             for (_, reply) in replies.into_iter().filter(|(sequence, _)| *sequence == self.sequence) {
                 match reply {
-                    Reply::Row(json) => {
-                        let row =
-                            serde_json::from_slice(&json).map_err(|error| self.not_understood(&error))?;
-                        if each(row)?.is_break() {
+                    Reply::Row(row) => {
+                        if each(self, &row)?.is_break() {
                             return Ok(());
                         }
                     }

@@ -3,7 +3,8 @@
 //! Model: one datagram holds one or more netlink messages (16-byte header, host byte order, aligned to 4).
 //! A message of the family adds the generic header (command, version) and attributes. A request carries its
 //! filters as attributes; a reply is one row as JSON in one attribute, so that a listing of any length
-//! streams and a program needs nothing but a JSON reader. Acknowledgements, errors and the end of a listing
+//! streams and a program needs nothing but a JSON reader. Connections alone, of which there are millions, come as
+//! fixed records, many in one attribute ([`super::conns`]). Acknowledgements, errors and the end of a listing
 //! are netlink's own (`NLMSG_ERROR`, `NLMSG_DONE`), with the reason as the extended-acknowledgement text
 //! (`NLMSGERR_ATTR_MSG`).
 //!
@@ -130,7 +131,7 @@ impl Incoming {
 /// One message of a datagram that came from the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// One row, JSON text.
+    /// One row, JSON text, or a piece of a connection listing.
     Row(Vec<u8>),
     /// End of a listing.
     Done,
@@ -154,10 +155,12 @@ impl Reply {
 
     fn decode(message: &Incoming) -> Result<Reply, DecodeError> {
         match NetlinkMessage::<GenlMessage<Body>>::deserialize(&message.raw)?.payload {
-            NetlinkPayload::InnerMessage(inner) => match inner.payload.find(attr::ROW) {
-                Some(row) => Ok(Reply::Row(row.to_vec())),
-                None => Err(DecodeError::from("reply without a row")),
-            },
+            NetlinkPayload::InnerMessage(inner) => {
+                match inner.payload.into_value(&[attr::ROW, attr::CONNS]) {
+                    Some(row) => Ok(Reply::Row(row)),
+                    None => Err(DecodeError::from("reply without a row")),
+                }
+            }
             NetlinkPayload::Done(_) => Ok(Reply::Done),
             NetlinkPayload::Error(error) => Ok(match error.code {
                 None => Reply::Ack,
@@ -195,7 +198,7 @@ pub fn encode_row(to: &NetlinkHeader, command: Command, part: bool, row: Vec<u8>
         return None;
     }
     let header = reply_header(to, if part { NLM_F_MULTIPART } else { 0 });
-    let attributes = vec![Attribute::new(attr::ROW, row)];
+    let attributes = vec![Attribute::new(command.row_attribute(), row)];
     Some(encode_body(header, Body { command: command as u8, attributes }))
 }
 

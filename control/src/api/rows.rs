@@ -496,13 +496,13 @@ pub struct EstThreadRow {
     pub draining: bool,
 }
 
-/// A row of `weir conns`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// A connection of `weir conns`, as `--json` prints it; on the wire it is a [`super::conns::Record`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ConnRow {
     /// Worker that owns the connection.
     pub worker: usize,
     /// Protocol as the kernel prints it: `TCP`, `UDP`, `IP` and so on.
-    pub protocol: String,
+    pub protocol: &'static str,
     /// Client address and port.
     pub client: SocketAddr,
     /// Virtual address and port.
@@ -510,11 +510,11 @@ pub struct ConnRow {
     /// Destination address and port.
     pub dest: SocketAddr,
     /// State, by the kernel's name.
-    pub state: String,
+    pub state: &'static str,
     /// Time until it expires if no packet comes.
     pub expires_ms: u64,
     /// `nat`, `dr` and so on.
-    pub method: String,
+    pub method: &'static str,
 }
 
 /// Bytes of a row on the wire.

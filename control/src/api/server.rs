@@ -67,7 +67,7 @@ impl Peer {
 /// The next row of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// A row, JSON.
+    /// A row: JSON, or a piece of a connection listing.
     Row(Vec<u8>),
     /// None yet; ask again in a millisecond.
     Wait,

@@ -174,11 +174,11 @@ impl Daemon<'_> {
         let mailboxes = self.workers.iter().map(|worker| Rc::clone(&worker.exchange)).collect();
         let render = move |row: &rows::ConnRow| {
             let entry = Conn {
-                protocol: &row.protocol,
+                protocol: row.protocol,
                 client: row.client,
                 service: row.service_address,
                 dest: row.dest,
-                state: &row.state,
+                state: row.state,
                 expires_seconds: row.expires_ms / 1000,
                 engine: None,
             };

@@ -9,6 +9,7 @@ use super::grammar::{self, Opt, Options};
 use super::names::Names;
 use super::values::cut;
 use crate::ipvs::{Dest, Info, Method, Service, ServiceKey, Stats, flag, tunnel_flag, tunnel_type};
+use crate::show;
 use crate::show::listing::{
     address_order, exact_number, first_nonzero, flag_name, ipvsadm_sort, large_number, signed_difference,
 };
@@ -26,6 +27,14 @@ impl<'a> Texts<'a> {
     /// Texts as the options say: numbers with `-n`.
     pub(super) fn new(options: Options, names: &'a dyn Names) -> Texts<'a> {
         Texts { names: (!options.has(Opt::Numeric)).then_some(names) }
+    }
+
+    /// Adds what [`Texts::endpoint`] says.
+    pub(super) fn push_endpoint(&self, text: &mut String, of: SocketAddr, protocol: u16) {
+        match self.names {
+            None => show::conns::push_endpoint(text, of),
+            Some(_) => text.push_str(&self.endpoint(of.ip(), of.port(), protocol)),
+        }
     }
 
     /// `ADDRESS:PORT`, with brackets round an IPv6 address or its name.

@@ -310,11 +310,12 @@ impl<'a, T: Transport> Session<'a, T> {
     fn list_connections(&mut self, options: Options, console: &mut Console<'_>) -> io::Result<u8> {
         let with_engine = options.has(Opt::PersistentConn);
         let texts = listing::Texts::new(options, self.names);
-        let mut head = Some(conns::head(with_engine));
+        let mut text = conns::head(with_engine);
         let mut written = Ok(());
         let read = self.client.transport().connections(&mut |entry| {
-            let text = head.take().unwrap_or_default() + &conns::line(&entry, with_engine, &texts);
+            conns::push_line(&mut text, &entry, with_engine, &texts);
             written = console.output.write_all(text.as_bytes());
+            text.clear();
             if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         written?;
@@ -322,7 +323,8 @@ impl<'a, T: Transport> Session<'a, T> {
             writeln!(console.errors, "cannot open file {CONNECTION_FILE}: {}", failure.why)?;
             return Ok(status::LISTING);
         }
-        write!(console.output, "{}", head.unwrap_or_default())?;
+        // The head, if no connection followed it.
+        console.output.write_all(text.as_bytes())?;
         Ok(status::DONE)
     }
 }

@@ -11,8 +11,8 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFla
 
 use super::conns::Entry;
 use crate::api::client;
-use crate::api::codec::{ConnFilterText, Request, Transaction};
-use crate::api::rows::{ConnRow, TransactionRow};
+use crate::api::codec::{ConnFilterText, Transaction};
+use crate::api::rows::TransactionRow;
 use crate::failure::Failure;
 
 /// How long the daemon may take for the next part of an answer.
@@ -90,7 +90,7 @@ impl Transport for SocketTransport {
     /// Over a connection of its own, in our own family: the kernel's has no word for connections.
     fn connections(&mut self, each: &mut dyn FnMut(Entry) -> ControlFlow<()>) -> Result<(), Failure> {
         client::Client::connect(&self.path)?
-            .rows(&Request::Conns(ConnFilterText::default()), |row: ConnRow| Ok(each(Entry::from(row))))
+            .connections(ConnFilterText::default(), |row| Ok(each(Entry::from(row))))
     }
 
     /// Likewise: the kernel's family has no word for transactions.

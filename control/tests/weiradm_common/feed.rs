@@ -81,11 +81,11 @@ fn connection(line: &str) -> Entry {
         SocketAddr::new(address, port)
     };
     Entry {
-        protocol: words[0].to_owned(),
+        protocol: words[0].to_owned().into(),
         client: endpoint(1),
         service_address: endpoint(3),
         dest: endpoint(5),
-        state: words[7].to_owned(),
+        state: words[7].to_owned().into(),
         expires_seconds: words[8].parse().unwrap(),
         engine: words.get(9).map(|name| ((*name).to_owned(), words[10].to_owned())),
     }

@@ -110,6 +110,12 @@ impl<H: HashFlow> Conns<H> {
         self.wheel.expire_next(&mut self.table.records, now_tick, budget)
     }
 
+    /// Ticks that the timers are behind, as [`Wheel::behind`]. Hot.
+    #[inline(always)]
+    pub fn behind(&self, now_tick: u32) -> u32 {
+        self.wheel.behind(now_tick)
+    }
+
     /// Timers running: all connections but those that [`Conns::expire_next`] gave out just now.
     pub fn timers(&self) -> usize {
         self.wheel.armed()

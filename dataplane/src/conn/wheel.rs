@@ -161,6 +161,13 @@ impl Wheel {
         None
     }
 
+    /// Ticks up to `now_tick` that are not worked off; not 0 while no timer runs, when the clock may jump. Hot.
+    #[inline(always)]
+    pub fn behind(&self, now_tick: u32) -> u32 {
+        let up_to_date = is_before(now_tick, self.next_tick) && self.armed > 0;
+        if up_to_date { 0 } else { now_tick.wrapping_sub(self.next_tick).wrapping_add(1) }
+    }
+
     /// Timers running.
     pub fn armed(&self) -> usize {
         self.armed as usize

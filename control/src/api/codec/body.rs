@@ -22,6 +22,11 @@ impl Body {
         self.attributes.iter().rev().find(|a| a.kind == kind).map(|a| a.value.as_slice())
     }
 
+    /// Value of the last attribute of one of these kinds.
+    pub(super) fn into_value(self, kinds: &[u16]) -> Option<Vec<u8>> {
+        self.attributes.into_iter().rev().find(|a| kinds.contains(&a.kind)).map(|a| a.value)
+    }
+
     /// Value of an attribute that must be there.
     pub(super) fn need(&self, kind: u16, name: &str) -> Result<&[u8], Refusal> {
         self.find(kind).ok_or_else(|| Refusal::new(Errno::INVAL, format!("attribute {name} is missing")))

@@ -14,7 +14,7 @@ pub const CONTENT_BYTES_MAX: usize = 12 * 1024;
 /// Objects of `weir rates` if nobody says how many.
 pub const RATES_TOP: u32 = 20;
 
-/// Attribute numbers: 1 in replies, the others in requests.
+/// Attribute numbers: 1 and 13 in replies, the others in requests.
 pub(super) mod attr {
     pub const ROW: u16 = 1;
     pub const CLIENT: u16 = 2;
@@ -28,6 +28,7 @@ pub(super) mod attr {
     pub const NUMBER: u16 = 10;
     pub const DATA: u16 = 11;
     pub const LENGTH: u16 = 12;
+    pub const CONNS: u16 = 13;
     pub const REVISION: u16 = 16;
     pub const KIND: u16 = 18;
     pub const DRY_RUN: u16 = 19;
@@ -105,6 +106,11 @@ impl Command {
     pub fn is_listing(self) -> bool {
         use Command::{Content, Hello, OptionGet, OptionSet, SysctlSet, TextOpen};
         !matches!(self, Hello | OptionSet | OptionGet | TextOpen | SysctlSet | Content)
+    }
+
+    /// The attribute that its rows come in.
+    pub(super) fn row_attribute(self) -> u16 {
+        if self == Command::Conns { attr::CONNS } else { attr::ROW }
     }
 
     fn from_number(number: u8) -> Option<Command> {

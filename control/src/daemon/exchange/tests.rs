@@ -2,6 +2,7 @@
 
 use crossbeam::channel::bounded;
 use dataplane::conn::Tuple;
+use dataplane::mailbox::ConnRow;
 
 use super::*;
 use crate::api::codec::ConnFilterText;
@@ -41,14 +42,16 @@ fn conn(n: u32) -> ConnRow {
     ConnRow { tuple, state: (n % 2) as u8, flags: 0, remaining: 15, dest: 0, in_pkts: 1 }
 }
 
-/// The next row's client, `None` at the end; the workers serve while it waits.
-fn pull(rows: &mut ConnRows, workers: &[Fake]) -> Option<u32> {
+/// The clients of the next row, `None` at the end; the workers serve while it waits.
+fn pull(rows: &mut ConnRows, workers: &[Fake]) -> Option<Vec<u32>> {
     for _ in 0..100 {
         match rows.next().unwrap() {
-            Next::Row(json) => {
-                let row: rows::ConnRow = serde_json::from_slice(&json).unwrap();
-                let SocketAddr::V4(client) = row.client else { panic!("{row:?}") };
-                return Some(client.ip().to_bits());
+            Next::Row(message) => {
+                let client = |record: Record| match record.row().client.ip() {
+                    std::net::IpAddr::V4(client) => client.to_bits(),
+                    other => panic!("{other}"),
+                };
+                return Some(conns::decode(&message).unwrap().map(client).collect());
             }
             Next::Wait => drop(workers.iter().map(|w| w.serve(3)).collect::<Vec<_>>()),
             Next::End => return None,
@@ -57,14 +60,29 @@ fn pull(rows: &mut ConnRows, workers: &[Fake]) -> Option<u32> {
     panic!("a listing that never ends");
 }
 
+fn all(rows: &mut ConnRows, workers: &[Fake]) -> Vec<u32> {
+    std::iter::from_fn(|| pull(rows, workers)).flatten().collect()
+}
+
 #[test]
 fn every_connection_of_every_worker_comes_once() {
     for (a, b) in [(0, 0), (1, 0), (3, 7), (0, 6), (10, 1)] {
         let (workers, exchanges): (Vec<_>, Vec<_>) = [fake(a), fake(b)].into_iter().unzip();
         let mut rows = ConnRows::new(exchanges, ConnFilter::default());
-        let all: Vec<u32> = std::iter::from_fn(|| pull(&mut rows, &workers)).collect();
-        assert_eq!(all, (0..a).chain(0..b).collect::<Vec<_>>());
+        assert_eq!(all(&mut rows, &workers), (0..a).chain(0..b).collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn a_large_piece_comes_in_messages_and_the_next_is_filled_meanwhile() {
+    let (worker, exchange) = fake(1000);
+    let mut rows = ConnRows::new(vec![exchange], ConnFilter::default());
+    assert_eq!(rows.next(), Ok(Next::Wait));
+    assert!(worker.serve(600));
+    let mut lengths = vec![pull(&mut rows, &[]).unwrap().len()];
+    assert!(worker.serve(600), "asked for before the first piece is through");
+    lengths.extend(std::iter::from_fn(|| pull(&mut rows, &[])).map(|row| row.len()));
+    assert_eq!(lengths, [256, 256, 88, 256, 144]);
 }
 
 #[test]
@@ -72,8 +90,7 @@ fn the_filter_narrows() {
     let (worker, exchange) = fake(9);
     let text = ConnFilterText { state: Some("ESTABLISHED".into()), ..ConnFilterText::default() };
     let mut rows = ConnRows::new(vec![exchange], ConnFilter::parse(&text).unwrap());
-    let all: Vec<u32> = std::iter::from_fn(|| pull(&mut rows, std::slice::from_ref(&worker))).collect();
-    assert_eq!(all, [1, 3, 5, 7]);
+    assert_eq!(all(&mut rows, &[worker]), [1, 3, 5, 7]);
 }
 
 #[test]
@@ -82,28 +99,31 @@ fn listings_take_turns_and_one_that_leaves_frees_the_mailbox() {
     let workers = [worker];
     let listing = || ConnRows::new(vec![exchange.clone()], ConnFilter::default());
     let (mut first, mut second, mut leaves) = (listing(), listing(), listing());
-    let interleaved: Vec<_> =
-        (0..20).map(|i| pull(if i % 2 == 0 { &mut first } else { &mut second }, &workers).unwrap()).collect();
-    assert_eq!(interleaved, (0..10).flat_map(|n| [n, n]).collect::<Vec<_>>());
+    let turns: Vec<_> =
+        (0..8).map(|i| pull(if i % 2 == 0 { &mut first } else { &mut second }, &workers).unwrap()).collect();
+    assert_eq!(
+        turns.concat(),
+        [0..3, 0..3, 3..6, 3..6, 6..9, 6..9, 9..10, 9..10].into_iter().flatten().collect::<Vec<_>>()
+    );
 
     assert_eq!(leaves.next(), Ok(Next::Wait));
-    drop(leaves); // its piece is with the worker
+    let mut waits = listing();
+    assert_eq!(waits.next(), Ok(Next::Wait));
+    drop((leaves, waits)); // one piece is with the worker, one in the queue
     assert!(workers[0].serve(3));
-    let mut last = listing();
-    let all: Vec<u32> = std::iter::from_fn(|| pull(&mut last, &workers)).collect();
-    assert_eq!(all, (0..10).collect::<Vec<_>>());
+    assert_eq!(all(&mut listing(), &workers), (0..10).collect::<Vec<_>>());
 }
 
 #[test]
-fn a_piece_that_is_back_waits_for_its_own_listing() {
-    let (worker, exchange) = fake(3);
+fn a_listing_that_stalls_holds_nobody_up() {
+    let (worker, exchange) = fake(9);
     let listing = || ConnRows::new(vec![exchange.clone()], ConnFilter::default());
-    let (mut first, mut second) = (listing(), listing());
-    assert_eq!(first.next(), Ok(Next::Wait));
-    assert!(worker.serve(3));
-    assert_eq!(second.next(), Ok(Next::Wait)); // it finds the first one's piece
-    assert!(!worker.serve(3), "and sends none of its own");
-    assert_eq!(pull(&mut first, &[]), Some(0));
+    let mut stalls = listing();
+    assert_eq!(stalls.next(), Ok(Next::Wait));
+    assert!(worker.serve(3)); // its piece is back and never taken
+    let workers = [worker];
+    assert_eq!(all(&mut listing(), &workers), (0..9).collect::<Vec<_>>());
+    assert_eq!(all(&mut stalls, &workers), (0..9).collect::<Vec<_>>());
 }
 
 #[test]

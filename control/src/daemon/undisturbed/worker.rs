@@ -3,8 +3,11 @@
 //! Model: the thread polls for ever, fed with nothing, and takes [`Task`]s one by one. While it watches, slices of
 //! the worker under load take turns with slices of an empty loop on the same CPU; before these the worker rests, so
 //! publications do not wait for it. A slice in which the kernel gave the CPU to something else is told apart: the
-//! worker was not alone then.
+//! worker was not alone then. On a machine that is shared, memory may be half as fast again or a third slower from one
+//! second to the next. So the load is a share of what the worker forwards at most *now*, in looks before and after each
+//! slice, and a slice during which that fell is told apart too.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, Scope};
@@ -17,8 +20,16 @@ use dpdk_sys::{LcoreToken, Mbuf, Tid};
 use super::feed::{Feed, Gaps, Offer};
 use crate::daemon::worker_thread::{Born, Life, Start, Threads, settle};
 
+/// Load of the worker in its maximum.
+const LOAD: f64 = 0.8;
 /// Length of one slice.
 const SLICE: Duration = Duration::from_millis(50);
+/// Length of a look at what the worker forwards at most.
+const LOOK: Duration = Duration::from_millis(10);
+/// The maximum is the median of so many looks: those of the last half second.
+const LOOKS: usize = 8;
+/// Both looks beside a slice must show so much of the maximum, else the machine was slower during the slice.
+const STEADY: f64 = 0.9;
 
 /// What the worker does next.
 pub enum Task {
@@ -26,10 +37,8 @@ pub enum Task {
     Connect,
     /// Finds the packets per second that it forwards at most: the median of this many slices.
     Maximum(usize),
-    /// Is watched at this rate until the flag is set.
+    /// Is watched under load until the flag is set.
     Watch {
-        /// Packets per second.
-        rate: f64,
         /// With slices of the empty loop in between.
         alternate: bool,
         /// Set by the test.
@@ -40,7 +49,7 @@ pub enum Task {
 /// What came of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Report {
-    /// Packets per second at most.
+    /// Packets per second at most: the median of all that was measured.
     pub maximum: f64,
     /// The worker's slices.
     pub loaded: Side,
@@ -55,6 +64,8 @@ pub struct Side {
     pub time: Duration,
     /// Slices in which something else ran on the CPU, left out of all figures.
     pub shared: u64,
+    /// Slices during which the machine was slower than around them, left out likewise.
+    pub slow: u64,
     /// Packets offered.
     pub offered: f64,
     /// Packets that found the ring full, or would have if the empty loop took them as it polls.
@@ -102,7 +113,8 @@ impl Threads for Watched {
                 start.inbox,
                 start.outbox,
             );
-            let mut bench = Bench { worker: worker.unwrap(), feed, clock: start.clock, flows };
+            let looks = VecDeque::with_capacity(LOOKS);
+            let mut bench = Bench { worker: worker.unwrap(), feed, clock: start.clock, flows, looks };
             life.set_alive();
             let table = bench.worker.conns().table();
             let report =
@@ -125,6 +137,8 @@ struct Bench<'port> {
     feed: Feed<'port>,
     clock: dpdk_sys::TscClock,
     flows: u32,
+    /// Packets per second at most, the last first.
+    looks: VecDeque<f64>,
 }
 
 impl Bench<'_> {
@@ -144,28 +158,30 @@ impl Bench<'_> {
                 }
             }
             Task::Maximum(slices) => {
-                let mut rates: Vec<f64> = (0..*slices).map(|_| self.slice(Offer::All).1).collect();
-                rates.sort_by(f64::total_cmp);
-                report.maximum = rates[slices / 2];
+                report.maximum = median((0..*slices).map(|_| self.slice(Offer::All, SLICE).1));
             }
-            Task::Watch { rate, alternate, enough } => {
+            Task::Watch { alternate, enough } => {
+                let mut maxima = Vec::new();
+                (0..LOOKS).for_each(|_| _ = self.look());
                 while !enough.load(Ordering::Relaxed) {
-                    self.watch(*rate, &mut report.loaded);
+                    let maximum = self.watch(&mut report.loaded);
+                    maxima.push(maximum);
                     if *alternate {
-                        self.spin(*rate, &mut report.empty);
+                        self.spin(LOAD * maximum, &mut report.empty);
                     }
                 }
+                report.maximum = median(maxima.into_iter());
             }
         }
         self.feed.offer(Offer::Nothing);
         report
     }
 
-    /// Polls for a slice; its length and the packets taken per second.
-    fn slice(&mut self, offer: Offer) -> (Duration, f64) {
+    /// Polls for so long; how long it was and the packets taken per second.
+    fn slice(&mut self, offer: Offer, length: Duration) -> (Duration, f64) {
         self.feed.offer(offer);
         let begun = Instant::now();
-        while begun.elapsed() < SLICE {
+        while begun.elapsed() < length {
             for _ in 0..16 {
                 self.poll();
             }
@@ -174,12 +190,29 @@ impl Bench<'_> {
         (time, self.feed.seen.taken as f64 / time.as_secs_f64())
     }
 
-    fn watch(&mut self, rate: f64, side: &mut Side) {
+    /// What the worker forwards at most just now, packets per second.
+    fn look(&mut self) -> f64 {
+        let rate = self.slice(Offer::All, LOOK).1;
+        self.looks.truncate(LOOKS - 1);
+        self.looks.push_front(rate);
+        rate
+    }
+
+    /// A slice under load; the maximum that the load is a share of.
+    fn watch(&mut self, side: &mut Side) -> f64 {
         let before = preempted();
-        let (time, _) = self.slice(Offer::Rate(rate));
+        let ahead = self.look();
+        let maximum = median(self.looks.iter().copied());
+        let (time, _) = self.slice(Offer::Rate(LOAD * maximum), SLICE);
         let seen = self.feed.seen;
+        let behind = self.look();
         self.feed.offer(Offer::Nothing);
-        side.take(before, time, seen.offered, seen.dropped, seen.gaps);
+        if ahead.min(behind) < STEADY * maximum {
+            side.slow += 1;
+        } else {
+            side.take(before, time, seen.offered, seen.dropped, seen.gaps);
+        }
+        maximum
     }
 
     fn spin(&mut self, rate: f64, side: &mut Side) {
@@ -210,6 +243,12 @@ impl Side {
         self.gaps.count += gaps.count;
         self.gaps.max_ns = self.gaps.max_ns.max(gaps.max_ns);
     }
+}
+
+fn median(of: impl Iterator<Item = f64>) -> f64 {
+    let mut of: Vec<f64> = of.collect();
+    of.sort_by(f64::total_cmp);
+    of.get(of.len() / 2).copied().unwrap_or_default()
 }
 
 /// How often the kernel has taken this thread's CPU away for another thread.
