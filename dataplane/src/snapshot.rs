@@ -81,6 +81,8 @@ pub struct Knobs {
 /// Services by (address, L4 port, protocol), and the addresses themselves.
 #[derive(Clone)]
 pub struct ServiceMap {
+    /// Shards that hold any address, one bit each: all that most packets to somewhere else touch.
+    occupied: [u64; SHARDS / 64],
     shards: Box<[Arc<Shard>]>,
     groups: Box<[Arc<Group>]>,
 }
@@ -116,10 +118,13 @@ impl Vip {
 
 impl Default for ServiceMap {
     fn default() -> Self {
-        let (shards, groups) = (0..SHARDS, 0..GROUPS);
+        // One empty shard and one empty group for all: few addresses are anybody's, and a look at any other
+        // should find the cache lines that the last look did.
+        let (shard, group) = (Arc::default(), Arc::default());
         Self {
-            shards: shards.map(|_| Arc::default()).collect(),
-            groups: groups.map(|_| Arc::default()).collect(),
+            occupied: [0; SHARDS / 64],
+            shards: std::iter::repeat_n(shard, SHARDS).collect(),
+            groups: std::iter::repeat_n(group, GROUPS).collect(),
         }
     }
 }
@@ -134,7 +139,8 @@ impl ServiceMap {
     /// Whether `addr` is a virtual address: what goes to one is a request. Hot, with several workers.
     #[inline(always)]
     pub fn is_address(&self, addr: u32) -> bool {
-        self.shards[shard_of(Ipv4Addr::from_bits(addr))].addresses.contains(addr)
+        let shard = shard_of(Ipv4Addr::from_bits(addr));
+        self.occupied[shard / 64] >> (shard % 64) & 1 == 1 && self.shards[shard].addresses.contains(addr)
     }
 
     /// The virtual address's entry, if it is one. Slow path.
@@ -159,7 +165,9 @@ impl ServiceMap {
 
     /// Puts in a service that is not there yet. Control, on its working copy.
     pub(crate) fn insert(&mut self, addr: Ipv4Addr, service: Service) {
-        let shard = Arc::make_mut(&mut self.shards[shard_of(addr)]);
+        let number = shard_of(addr);
+        self.occupied[number / 64] |= 1 << (number % 64);
+        let shard = Arc::make_mut(&mut self.shards[number]);
         let vip = shard.vips.entry(addr).or_default();
         vip.services += 1;
         vip.announcing += u32::from(service.announce);
@@ -181,13 +189,16 @@ impl ServiceMap {
     /// Takes a service out. Control.
     pub(crate) fn remove(&mut self, addr: Ipv4Addr, port: u16, proto: u8) -> Option<Arc<Service>> {
         let service = self.part(addr, port).remove(&(addr, port, proto))?;
-        let shard = Arc::make_mut(&mut self.shards[shard_of(addr)]);
+        let number = shard_of(addr);
+        let shard = Arc::make_mut(&mut self.shards[number]);
         if let Some(vip) = shard.vips.get_mut(&addr) {
             vip.services -= 1;
             vip.announcing -= u32::from(service.announce);
             if vip.services == 0 {
                 shard.vips.remove(&addr);
                 shard.addresses.remove(addr.to_bits());
+                let empty = u64::from(shard.vips.is_empty());
+                self.occupied[number / 64] &= !(empty << (number % 64));
             }
         }
         Some(service)

@@ -16,8 +16,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::hash::FlowKey;
-use crate::io::PacketBuf;
-use crate::limits::WORKERS_MAX;
+use crate::io::{Burst, PacketBuf};
+use crate::limits::{BURST, WORKERS_MAX};
 use crate::pipeline::parse::{Kind, Meta};
 use crate::snapshot::ServiceMap;
 use crate::wire::{ethernet, icmp, ipv4};
@@ -105,11 +105,7 @@ impl Steer {
         match &self.spread {
             Spread::Keyed { mask, factor } => {
                 let client = u64::from(address) | u64::from(port) << 32;
-                let product = u128::from(client ^ mask) * u128::from(*factor);
-                let folded = (product >> 64) as u64 ^ product as u64;
-                // One product alone spreads neighbouring addresses badly under one secret of several hundred.
-                let hash = folded.wrapping_mul(GOLDEN) >> 32;
-                ((hash * self.workers as u64) >> 32) as usize
+                keyed_owner(client, *mask, *factor, self.workers)
             }
             Spread::Toeplitz(table) => {
                 let word = (address >> 16) as u16 ^ address as u16 ^ port;
@@ -119,21 +115,59 @@ impl Steer {
         }
     }
 
-    /// The owner of a packet that `me` received; what needs no connection is the receiver's own.
+    /// The owners of the packets that `me` received, and whether any is another's; what needs no connection is the
+    /// receiver's own. Hot.
     #[inline(always)]
-    pub(crate) fn owner_of<B: PacketBuf>(
+    pub(crate) fn owners<B: PacketBuf>(
         &self,
         services: &ServiceMap,
-        buf: &B,
-        meta: &Meta,
+        burst: &Burst<B>,
+        metas: &[Meta; BURST],
         me: usize,
-    ) -> usize {
-        match meta.kind {
-            Kind::Flow => self.owner(client(services, &meta.key)),
-            Kind::Icmp => client_of_error(services, buf, meta).map_or(me, |client| self.owner(client)),
-            _ => me,
+        owners: &mut [u8; BURST],
+    ) -> bool {
+        // What is the same for all packets is asked once: this loop is all that a second worker costs a packet that
+        // comes to its owner.
+        match &self.spread {
+            Spread::Keyed { mask, factor } if self.by == By::Client => {
+                let keyed = |(client, _)| keyed_owner(u64::from(client), *mask, *factor, self.workers);
+                fill_owners(services, burst, metas, me, owners, keyed)
+            }
+            _ => fill_owners(services, burst, metas, me, owners, |client| self.owner(client)),
         }
     }
+}
+
+#[inline(always)]
+fn fill_owners<B: PacketBuf>(
+    services: &ServiceMap,
+    burst: &Burst<B>,
+    metas: &[Meta; BURST],
+    me: usize,
+    owners: &mut [u8; BURST],
+    owner: impl Fn((u32, u16)) -> usize,
+) -> bool {
+    let mut foreign = 0;
+    for ((place, meta), buf) in owners.iter_mut().zip(metas).zip(burst) {
+        let it = match meta.kind {
+            Kind::Flow => owner(client(services, &meta.key)),
+            Kind::Icmp => client_of_error(services, buf, meta).map_or(me, &owner),
+            _ => me,
+        };
+        *place = it as u8;
+        foreign |= it ^ me;
+    }
+    foreign != 0
+}
+
+/// A client's owner: the folded product of the client and a secret, scaled to the number of workers.
+#[inline(always)]
+fn keyed_owner(client: u64, mask: u64, factor: u64, workers: usize) -> usize {
+    let product = u128::from(client ^ mask) * u128::from(factor);
+    let folded = (product >> 64) as u64 ^ product as u64;
+    // One product alone spreads neighbouring addresses badly under one secret of several hundred.
+    let hash = folded.wrapping_mul(GOLDEN) >> 32;
+    ((hash * workers as u64) >> 32) as usize
 }
 
 impl fmt::Debug for Steer {

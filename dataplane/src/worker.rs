@@ -1,8 +1,9 @@
 //! The worker: one lcore's loop body. [`Worker::poll`] is deterministic in packets, time and messages.
 //!
-//! One turn: load the snapshot; for each port receive a burst, parse it all, probe it all, decide each packet,
-//! transmit; then what other workers handed over, decided in the same way; then the mailbox, a bounded number of timers, and every 10 ms housekeeping (ARP requests, refreshes,
-//! announcements). The thread around it (affinity, clock, sleeping) is the caller's.
+//! One turn: load the snapshot; for each port receive a burst, parse it all, probe it all, decide each packet, transmit;
+//! then what other workers handed over, decided in the same way (a burst of it leaves its ring before the first is
+//! decided, so that its cache lines are on their way from the other core meanwhile); then the mailbox, a bounded number of timers, and every 10 ms housekeeping (ARP
+//! requests, refreshes, announcements). The thread around it (affinity, clock, sleeping) is the caller's.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -135,8 +136,12 @@ impl<B: PacketBuf> Worker<B> {
         };
         let mut cx = Cx { snap, now_ns, tick: tick_of(now_ns), secure, port: 0 };
         let (mut received, conns) = (0, core.conns.table().len());
+        core.handoff.expect(io);
         for port in 0..self.ports as PortIndex {
             io.rx(port, &mut self.burst);
+            if port == 0 && core.handoff.has_peers() {
+                core.handoff.begin(io, self.ports);
+            }
             if !self.burst.is_empty() {
                 received += self.burst.len();
                 cx.port = port;
@@ -239,11 +244,17 @@ impl<B: PacketBuf> Core<B> {
             self.steer(cx, burst, &mut metas);
         }
         let probes = Probes::of(&self.conns, &metas[..burst.len()]);
+        let (mut asked, incoming) = (self.handoff.asked, self.handoff.incoming.len());
         for (i, buf) in burst.drain(..).enumerate() {
             let mut buf = buf;
+            if asked < incoming {
+                self.handoff.incoming[asked].prefetch();
+                asked += 1;
+            }
             let verdict = self.decide(cx, &mut buf, &metas[i], &probes, i);
             self.dispose(cx, buf, verdict);
         }
+        self.handoff.asked = asked;
         self.conns.settle();
     }
 
@@ -251,21 +262,18 @@ impl<B: PacketBuf> Core<B> {
     /// heard of.
     #[inline(never)]
     fn take_over<I: Io<Buf = B>>(&mut self, cx: &Cx<'_>, burst: &mut Burst<B>, io: &mut I) -> usize {
+        let ports = cx.snap.net.ports.len();
         let mut taken = 0;
-        for from in self.handoff.peers() {
-            // A peer hands over up to a burst for each port and poll.
-            for _ in 0..cx.snap.net.ports.len() {
-                io.take_over(from, burst);
-                let full = burst.is_full();
-                taken += burst.len();
-                while let Some(port) = burst.first().map(PacketBuf::port) {
-                    let mut run = same_port(burst, port);
-                    self.process(&Cx { port, ..*cx }, &mut run, Origin::Peer);
-                    self.flush(io);
-                }
-                if !full {
-                    break;
-                }
+        loop {
+            self.handoff.next(burst, io, ports);
+            if burst.is_empty() {
+                break;
+            }
+            taken += burst.len();
+            while let Some(port) = burst.first().map(PacketBuf::port) {
+                let mut run = same_port(burst, port);
+                self.process(&Cx { port, ..*cx }, &mut run, Origin::Peer);
+                self.flush(io);
             }
         }
         bump(&self.stats.handed_in, taken as u64);

@@ -11,7 +11,12 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
+use crate::mempool::HEADROOM_BYTES;
+use crate::prefetch::prefetch_address;
 use crate::raw;
+
+/// Bytes of a cache line, DPDK's own assumption on x86.
+const LINE: usize = raw::RTE_CACHE_LINE_SIZE as usize;
 
 /// An mbuf and the right to free it (I2), which dropping it does.
 ///
@@ -81,6 +86,19 @@ impl<'eal> Mbuf<'eal> {
     fn get_mut(&mut self) -> &mut raw::rte_mbuf {
         // SAFETY: I2; ours alone, and `&mut self` is the only reference.
         unsafe { self.raw.as_mut() }
+    }
+
+    /// Asks for the lines of an mbuf that another core had: both of its own, and the first of its data. Hot.
+    ///
+    /// Where the data is, is not read but guessed: in the usual layout of a pool it follows the mbuf and its headroom. For
+    /// reading, although it will be written: lines that two cores pass to and fro came in 8 ns each so, in 12 ns when asked
+    /// for with `prefetchw`.
+    #[inline(always)]
+    pub fn prefetch(&self) {
+        let mbuf = self.raw.as_ptr().cast::<u8>();
+        for offset in [0, LINE, size_of::<raw::rte_mbuf>() + usize::from(HEADROOM_BYTES)] {
+            prefetch_address(mbuf.wrapping_add(offset));
+        }
     }
 
     /// Bytes of data in the first segment.

@@ -33,6 +33,11 @@ impl PacketBuf for Mbuf<'_> {
     }
 
     #[inline(always)]
+    fn prefetch(&self) {
+        Mbuf::prefetch(self);
+    }
+
+    #[inline(always)]
     fn is_contiguous(&self) -> bool {
         Mbuf::is_contiguous(self)
     }
@@ -166,6 +171,14 @@ impl<'eal> Io for DpdkIo<'eal> {
 
     fn alloc(&mut self) -> Option<Mbuf<'eal>> {
         self.pool.alloc().ok()
+    }
+
+    #[inline]
+    fn expect(&self, peer: usize) {
+        if let Some(Some(peer)) = self.peers.get(peer) {
+            peer.from.prefetch();
+            peer.to.prefetch();
+        }
     }
 
     #[inline]

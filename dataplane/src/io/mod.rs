@@ -38,6 +38,8 @@ pub trait PacketBuf {
     fn ip_csum(&self) -> CsumStatus {
         CsumStatus::Unknown
     }
+    /// Asks for the cache lines of a buffer that another core had.
+    fn prefetch(&self) {}
     /// False when the frame lies in several pieces.
     fn is_contiguous(&self) -> bool {
         true
@@ -59,6 +61,8 @@ pub trait Io {
     fn tx<const N: usize>(&mut self, port: PortIndex, queue: &mut ArrayVec<Self::Buf, N>);
     /// An empty buffer with room for a full frame, or `None` when the pool is empty.
     fn alloc(&mut self) -> Option<Self::Buf>;
+    /// Asks for the cache lines of the rings from and to worker `peer`, some time before they are used.
+    fn expect(&self, _peer: usize) {}
     /// Hands packets from the front of `queue` to worker `to`; what its ring had room for is gone from the queue.
     fn hand_over<const N: usize>(&mut self, _to: usize, _queue: &mut ArrayVec<Self::Buf, N>) {}
     /// Appends packets that worker `from` handed to this one to `burst`, oldest first, as many as fit.

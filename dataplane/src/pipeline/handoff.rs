@@ -20,6 +20,14 @@ pub struct Handoff<B> {
     out: Box<[ArrayVec<B, BURST>]>,
     /// Owners with packets in `out`, one bit each.
     filled: u64,
+    /// Taken from a ring ahead of its turn, so that its cache lines are on their way from the other core meanwhile; empty
+    /// between polls.
+    pub(crate) incoming: Burst<B>,
+    /// How many of `incoming` have been asked for: one with each packet that is worked on, for all at once would keep a
+    /// core's few line buffers from everything else.
+    pub(crate) asked: usize,
+    /// Where this poll's round of the rings has come to: workers from the next one on, and bursts had from that one.
+    round: (usize, usize),
     /// [`crate::neigh::NeighTable::news`] as last seen.
     news: u64,
 }
@@ -28,7 +36,7 @@ impl<B> Handoff<B> {
     /// Of worker `me`.
     pub fn new(steer: Steer, me: usize) -> Self {
         let out = (0..steer.workers()).map(|_| ArrayVec::new()).collect();
-        Self { steer, me, out, filled: 0, news: 0 }
+        Self { steer, me, out, filled: 0, incoming: Burst::new(), asked: 0, round: (0, 0), news: 0 }
     }
 
     /// Whether there are other workers.
@@ -37,10 +45,49 @@ impl<B> Handoff<B> {
         self.out.len() > 1
     }
 
-    /// The other workers, in turn from the next one on.
-    pub(crate) fn peers(&self) -> impl Iterator<Item = usize> + use<B> {
-        let (me, workers) = (self.me, self.out.len());
-        (1..workers).map(move |step| (me + step) % workers)
+    /// Asks for the cache lines of the first rings that this poll uses. At its start.
+    #[inline]
+    pub(crate) fn expect<I: Io<Buf = B>>(&self, io: &I) {
+        if self.has_peers() {
+            io.expect((self.me + 1) % self.out.len());
+        }
+    }
+
+    /// Begins a round of the rings: takes its first burst out. A peer hands over up to a burst for each port and poll, so
+    /// a round has as many of each. Early in a poll.
+    #[inline]
+    pub(crate) fn begin<I: Io<Buf = B>>(&mut self, io: &mut I, ports: usize)
+    where
+        B: PacketBuf,
+    {
+        self.round = (1, 0);
+        self.fetch(io, ports);
+    }
+
+    /// The burst that was taken out, if any, for the empty `burst`; takes the next one out.
+    #[inline]
+    pub(crate) fn next<I: Io<Buf = B>>(&mut self, burst: &mut Burst<B>, io: &mut I, ports: usize)
+    where
+        B: PacketBuf,
+    {
+        self.incoming[self.asked..].iter().for_each(PacketBuf::prefetch);
+        std::mem::swap(burst, &mut self.incoming);
+        self.fetch(io, ports);
+    }
+
+    #[inline]
+    fn fetch<I: Io<Buf = B>>(&mut self, io: &mut I, ports: usize)
+    where
+        B: PacketBuf,
+    {
+        let workers = self.out.len();
+        while self.incoming.is_empty() && self.round.0 < workers {
+            let (step, bursts) = self.round;
+            io.take_over((self.me + step) % workers, &mut self.incoming);
+            let more = self.incoming.is_full() && bursts + 1 < ports;
+            self.round = if more { (step, bursts + 1) } else { (step + 1, 0) };
+        }
+        self.asked = 0;
     }
 
     /// Whether the table of neighbours has news since this was last asked.
@@ -69,12 +116,7 @@ impl<B: PacketBuf> Core<B> {
     pub(crate) fn steer(&mut self, cx: &Cx<'_>, burst: &mut Burst<B>, metas: &mut [Meta; BURST]) {
         let handoff = &mut self.handoff;
         let mut owners = [0u8; BURST];
-        let mut foreign = 0;
-        for ((owner, meta), buf) in owners.iter_mut().zip(metas.iter()).zip(burst.iter()) {
-            *owner = handoff.steer.owner_of(&cx.snap.services, buf, meta, handoff.me) as u8;
-            foreign += usize::from(usize::from(*owner) != handoff.me);
-        }
-        if foreign == 0 {
+        if !handoff.steer.owners(&cx.snap.services, burst, metas, handoff.me, &mut owners) {
             return;
         }
         let mut kept = Burst::new();

@@ -4,7 +4,7 @@
 //! which are the other worker's. Rates are gross, the feed included on both sides of a ratio. Rings are the daemon's.
 
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
 use arrayvec::ArrayVec;
@@ -15,10 +15,10 @@ use dataplane::steer::{By, Steer};
 use dataplane::verdict::DropReason;
 use dpdk_sys::{CpuSet, Eal, HandoffRx, HandoffTx, LcoreToken, Mbuf, Tid, handoff};
 
-use crate::Bench;
 use crate::feed::{Feed, Frames, L4, Pattern};
 use crate::report::{Row, median};
 use crate::subject::{Control, Rules, Subject};
+use crate::{Bench, pass, swap};
 
 /// Clients of a list, 16 flows each.
 const CLIENTS: u32 = 512;
@@ -55,6 +55,14 @@ impl<'eal> Io for Ports<'eal> {
     }
 
     #[inline]
+    fn expect(&self, _: usize) {
+        if let Some((to, from)) = &self.ring {
+            from.prefetch();
+            to.prefetch();
+        }
+    }
+
+    #[inline]
     fn hand_over<const N: usize>(&mut self, _: usize, queue: &mut ArrayVec<Mbuf<'eal>, N>) {
         if let Some((to, _)) = &mut self.ring {
             to.send(queue);
@@ -77,15 +85,25 @@ enum Clients {
     All,
 }
 
+const ROWS: [(&str, &str, Clients); 3] = [
+    ("scale.2.dr", "dr", Clients::All),
+    ("scale.2.nat", "nat", Clients::All),
+    ("scale.2.local", "nat", Clients::Own),
+];
+
 /// Rows `handoff` and `scale.2.*`.
 pub fn rows<'eal>(bench: &mut Bench<'eal>, eal: &'eal Eal) -> Result<(), String> {
     handoff_row(bench, eal)?;
     let cpus: Vec<usize> = std::iter::once(bench.cpu).chain(bench.other_cpu).collect();
-    for (id, method, clients) in [
-        ("scale.2.dr", "dr", Clients::All),
-        ("scale.2.nat", "nat", Clients::All),
-        ("scale.2.local", "nat", Clients::Own),
-    ] {
+    let wanted = ROWS.iter().any(|(id, ..)| bench.wants(id));
+    let cores = wanted.then(|| two_cores(bench, eal, &cpus)).transpose()?.flatten();
+    let reference = match cores {
+        Some(times) => {
+            format!("one worker, Mpps with its feed; two cores with a 5tswap each: {times:.2} times one")
+        }
+        None => "one worker, Mpps with its feed".into(),
+    };
+    for (id, method, clients) in ROWS {
         if !bench.wants(id) {
             continue;
         }
@@ -111,13 +129,46 @@ pub fn rows<'eal>(bench: &mut Bench<'eal>, eal: &'eal Eal) -> Result<(), String>
             id: id.into(),
             value,
             unit: "times",
-            reference: "one worker, Mpps with its feed".into(),
+            reference: reference.clone(),
             reference_value: Some(median(&mut alone).0 / 1e6),
             ratio: None,
             spread,
         });
     }
     Ok(())
+}
+
+/// How many times one core's packets two cores of this machine do that share nothing: feeds and our 5tswap.
+fn two_cores<'eal>(bench: &Bench<'eal>, eal: &'eal Eal, cpus: &[usize]) -> Result<Option<f64>, String> {
+    if cpus.len() < 2 {
+        return Ok(None);
+    }
+    let rate = |cpus: &[usize]| -> Result<f64, String> {
+        let (barrier, span, handle) = (Barrier::new(cpus.len()), bench.span, eal.handle());
+        let work = |cpu: usize, pool: dpdk_sys::Mempool<'eal>| -> Result<f64, String> {
+            Tid::current().set_affinity(&CpuSet::from_iter([cpu])).map_err(|e| e.to_string())?;
+            let lcore = LcoreToken::register(handle).map_err(|e| e.to_string());
+            let mut feed = Feed::new(pool, Frames::new(L4::Tcp, 16 * CLIENTS));
+            feed.frames.start(Pattern::BothWays);
+            barrier.wait();
+            lcore.map(|_lcore| 1e9 / pass(&mut feed, span, swap))
+        };
+        std::thread::scope(|scope| {
+            let spawn = |&cpu| {
+                let (pool, work) = (bench.pool.clone(), &work);
+                scope.spawn(move || work(cpu, pool))
+            };
+            let threads: Vec<_> = cpus.iter().map(spawn).collect();
+            let rates = threads.into_iter().map(|t| t.join().map_err(|_| "a feed panicked".to_owned())?);
+            rates.sum()
+        })
+    };
+    let mut times = Vec::new();
+    for _ in 0..bench.rounds {
+        let one = rate(&cpus[..1])?;
+        times.push(rate(cpus)? / one);
+    }
+    Ok(Some(median(&mut times).0))
 }
 
 /// What a packet costs more when it arrives at the other worker, both on one CPU: steering, two ring operations a burst,
@@ -219,7 +270,7 @@ fn rate<'eal>(
     let steer = if count == 1 { Steer::ONE } else { Steer::keyed(2, By::Client, (3, 0x9E37_79B9_7F4A_7C15)) };
     let control = Control::new(rules(method), &steer, bench.clock.now_ns())?;
     let mut rings = if count == 1 { [None, None] } else { rings(eal, label)? };
-    let (barrier, sent) = (Barrier::new(count), AtomicU64::new(0));
+    let (barrier, sent, measured) = (Barrier::new(count), AtomicU64::new(0), AtomicUsize::new(0));
     let pattern = if method == "nat" { Pattern::BothWays } else { Pattern::Requests };
     let (span, clock, handle) = (bench.span, bench.clock, eal.handle());
     let work =
@@ -235,17 +286,27 @@ fn rate<'eal>(
                 (lcore, worker)
             });
             barrier.wait();
+            measured.fetch_add(usize::from(made.is_err()), Relaxed);
             let (_, worker) = made.as_mut().map_err(|why| why.clone())?;
             // A list of all holds only clients whose connections some worker opened.
             ports.feed.frames = frames(which);
             ports.feed.frames.start(pattern);
-            let (from, before) = (Instant::now(), ports.feed.sent);
-            while from.elapsed() < span {
-                for _ in 0..64 {
-                    worker.worker.poll(clock.now_ns(), &mut ports);
+            let mut run = |on: &dyn Fn() -> bool| {
+                while on() {
+                    for _ in 0..64 {
+                        worker.worker.poll(clock.now_ns(), &mut ports);
+                    }
                 }
-            }
-            sent.fetch_add(ports.feed.sent - before, Relaxed);
+                ports.feed.sent
+            };
+            let begun = Instant::now();
+            let before = run(&|| begun.elapsed() < span / 8);
+            let from = Instant::now();
+            let after = run(&|| from.elapsed() < span);
+            sent.fetch_add(((after - before) as f64 / from.elapsed().as_secs_f64()) as u64, Relaxed);
+            // Until all have measured: whoever went before would leave its ring to run over.
+            measured.fetch_add(1, Relaxed);
+            run(&|| measured.load(Relaxed) < count);
             let figures = worker.worker.stats().read();
             worker.worker.release_packets();
             Ok(figures)
@@ -265,6 +326,9 @@ fn rate<'eal>(
     if all.dropped() > lost {
         return Err(format!("{label}: packets were dropped: {} of {}", all.dropped() - lost, all.rx));
     }
-    let fair = lost as f64 <= LOSS_MAX * all.rx as f64;
-    Ok(fair.then(|| sent.load(Relaxed) as f64 / span.as_secs_f64()))
+    if lost as f64 > LOSS_MAX * all.rx as f64 {
+        eprintln!("bench: {label}: {lost} of {} packets were lost to full rings", all.rx);
+        return Ok(None);
+    }
+    Ok(Some(sent.load(Relaxed) as f64))
 }

@@ -215,18 +215,22 @@ impl Peers {
 
     /// One turn: answers first, then what clients have to say. Packets that a port does not take wait for it.
     pub fn poll<I: Io>(&mut self, now_ns: u64, io: &mut I, waiting: &mut Waiting<I::Buf>) {
-        let mut burst = Burst::new();
+        let (mut burst, mut spare) = (Burst::new(), Burst::new());
         for (port, out) in waiting.iter_mut().enumerate() {
             if out.remaining_capacity() >= BURST {
                 io.rx(port as PortIndex, &mut burst);
             }
+            // Over memif another core wrote them.
+            burst.iter().for_each(PacketBuf::prefetch);
             for mut buf in burst.drain(..) {
-                if self.take(port, buf.data_mut()) == Fate::Answer {
-                    out.push(buf);
+                match self.take(port, buf.data_mut()) {
+                    Fate::Answer => out.push(buf),
+                    Fate::End if !spare.is_full() => spare.push(buf),
+                    Fate::End => {}
                 }
             }
             if self.ports[port].clients && out.remaining_capacity() >= BURST {
-                self.speak(now_ns, port, io, out);
+                self.speak(now_ns, port, io, &mut spare, out);
             }
             if !out.is_empty() {
                 io.tx(port as PortIndex, out);
@@ -234,23 +238,33 @@ impl Peers {
         }
     }
 
-    /// Adds a burst of the clients' packets, or a request for the balancer's address.
-    fn speak<I: Io>(&mut self, now_ns: u64, port: usize, io: &mut I, out: &mut ArrayVec<I::Buf, WAITING>) {
+    /// Adds a burst of the clients' packets, or a request for the balancer's address. Packets that came to their end are
+    /// made new ones before any other buffer is.
+    fn speak<I: Io>(
+        &mut self,
+        now_ns: u64,
+        port: usize,
+        io: &mut I,
+        spare: &mut Burst<I::Buf>,
+        out: &mut ArrayVec<I::Buf, WAITING>,
+    ) {
         let Some(balancer) = self.ports[port].balancer else {
             let side = &mut self.ports[port];
             if now_ns >= side.next_arp_ns {
                 side.next_arp_ns = now_ns + ARP_NS;
-                out.extend(new_frame(io, |frame| ask(frame, side.own)));
+                out.extend(io.alloc().and_then(|buf| new_frame(buf, |frame| ask(frame, side.own))));
             }
             return;
         };
         for _ in 0..BURST {
             let Some((flow, port_of_flow, flags)) = self.next(now_ns) else { return };
             let (template, own) = (&self.template, self.ports[port].own);
-            let made = new_frame(io, |frame| {
-                template.write(frame, flow, port_of_flow, flags);
-                frame[..6].copy_from_slice(&balancer.0);
-                frame[6..12].copy_from_slice(&own.0);
+            let made = spare.pop().or_else(|| io.alloc()).and_then(|buf| {
+                new_frame(buf, |frame| {
+                    template.write(frame, flow, port_of_flow, flags);
+                    frame[..6].copy_from_slice(&balancer.0);
+                    frame[6..12].copy_from_slice(&own.0);
+                })
             });
             match made {
                 Some(buf) => out.push(buf),
@@ -437,8 +451,7 @@ fn turn(frame: &mut [u8], flags: Option<u8>) -> Fate {
     Fate::Answer
 }
 
-fn new_frame<I: Io>(io: &mut I, write: impl FnOnce(&mut [u8; FRAME])) -> Option<I::Buf> {
-    let mut buf = io.alloc()?;
+fn new_frame<B: PacketBuf>(mut buf: B, write: impl FnOnce(&mut [u8; FRAME])) -> Option<B> {
     if !buf.set_len(FRAME) {
         return None;
     }

@@ -89,6 +89,11 @@ impl<'p> Io for PortIo<'p> {
     }
 
     #[inline]
+    fn expect(&self, peer: usize) {
+        self.io.expect(peer);
+    }
+
+    #[inline]
     fn hand_over<const N: usize>(&mut self, to: usize, queue: &mut ArrayVec<Mbuf<'p>, N>) {
         self.io.hand_over(to, queue);
     }
