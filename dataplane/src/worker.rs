@@ -2,8 +2,9 @@
 //!
 //! One turn: load the snapshot; for each port receive a burst, parse it all, probe it all, decide each packet, transmit;
 //! then what other workers handed over, decided in the same way (a burst of it leaves its ring before the first is
-//! decided, so that its cache lines are on their way from the other core meanwhile); then the mailbox, a bounded number of timers, and every 10 ms housekeeping (ARP
-//! requests, refreshes, announcements). The thread around it (affinity, clock, sleeping) is the caller's.
+//! decided, so that its cache lines are on their way from the other core meanwhile); then the mailbox, a bounded number of
+//! timers, and every 10 ms housekeeping (ARP requests, refreshes, announcements). The thread around it (affinity, clock,
+//! sleeping) is the caller's.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
