@@ -206,8 +206,7 @@ fn netns_keepalived_as_vrrp_speaker_starts_and_stops_the_sync_daemon() {
         (site.weir().weiradm("-L --daemon") == role("master")).then_some(())
     });
     assert!(site.keepalived().log().contains("Entering BACKUP STATE"));
-    let started =
-        ["Backup", "Master"].map(|state| site.weir().log().find(&format!("--start-daemon {state}")));
+    let started = ["backup", "master"].map(|role| site.weir().log().find(&format!("--start-daemon {role}")));
     assert!(started[0].is_some() && started[0] < started[1], "{}", site.weir().log());
     let warnings = site.weir().status().warnings;
     assert!(warnings.iter().any(|warning| warning.seen.contains("the sync daemon")), "{warnings:?}");

@@ -163,7 +163,7 @@ mod tests {
     fn the_line_says_why_nothing_runs() {
         assert_eq!(
             line(&summary()),
-            "estimators 3 in 1 blocks, 1 of 16 threads on CPUs 0-3, nice 0, load 0.25% of a CPU \
+            "estimators 3 in 1 block, 1 of 16 threads on CPUs 0-3, nice 0, load 0.25% of a CPU \
              (limit 12% a thread), 0 late ticks\n"
         );
         let off = EstSummaryRow { running: false, run_estimation: false, ..summary() };
