@@ -3,25 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 
 use config::{DestKey, ServiceKey};
+use dataplane::conn::state::{TCP_NAMES, UDP_NAME};
 use rustix::io::Errno;
 
 use crate::api::codec::{ConnFilterText, Refusal};
-
-/// States by the kernel's names: TCP's in the order of kernel IPVS, then UDP's one.
-pub const STATES: [&str; 12] = [
-    "NONE",
-    "ESTABLISHED",
-    "SYN_SENT",
-    "SYN_RECV",
-    "FIN_WAIT",
-    "TIME_WAIT",
-    "CLOSE",
-    "CLOSE_WAIT",
-    "LAST_ACK",
-    "LISTEN",
-    "SYNACK",
-    "UDP",
-];
 
 /// Which connections are listed; an absent part lets all pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,9 +43,10 @@ impl ConnFilter {
             },
             state: match &text.state {
                 Some(value) => {
-                    Some(STATES.into_iter().find(|name| name.eq_ignore_ascii_case(value)).ok_or_else(
-                        || bad("state", value, &format!("unknown, expected one of {}", STATES.join(" "))),
-                    )?)
+                    Some(states().find(|name| name.eq_ignore_ascii_case(value)).ok_or_else(|| {
+                        let names = states().collect::<Vec<_>>().join(" ");
+                        bad("state", value, &format!("unknown, expected one of {names}"))
+                    })?)
                 }
                 None => None,
             },
@@ -80,6 +66,11 @@ impl ConnFilter {
             && self.dest.is_none_or(|wanted| wanted == DestKey::new(dest.ip(), dest.port()))
             && self.state.is_none_or(|wanted| wanted == state)
     }
+}
+
+/// The names of all states, TCP's first.
+fn states() -> impl Iterator<Item = &'static str> {
+    TCP_NAMES.into_iter().chain([UDP_NAME])
 }
 
 /// Address with or without port.

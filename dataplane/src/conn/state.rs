@@ -111,27 +111,32 @@ pub fn tcp_is_active(state: u8) -> bool {
     ACTIVE >> (state & 31) & 1 != 0
 }
 
+/// The names of TCP's states in listings, by number.
+pub const TCP_NAMES: [&str; tcp::STATES] = [
+    "NONE",
+    "ESTABLISHED",
+    "SYN_SENT",
+    "SYN_RECV",
+    "FIN_WAIT",
+    "TIME_WAIT",
+    "CLOSE",
+    "CLOSE_WAIT",
+    "LAST_ACK",
+    "LISTEN",
+    "SYNACK",
+];
+
+/// The name of UDP's one state.
+pub const UDP_NAME: &str = "UDP";
+
 /// The name of a TCP state in listings.
 pub fn tcp_name(state: u8) -> &'static str {
-    const NAMES: [&str; tcp::STATES] = [
-        "NONE",
-        "ESTABLISHED",
-        "SYN_SENT",
-        "SYN_RECV",
-        "FIN_WAIT",
-        "TIME_WAIT",
-        "CLOSE",
-        "CLOSE_WAIT",
-        "LAST_ACK",
-        "LISTEN",
-        "SYNACK",
-    ];
-    NAMES.get(state as usize).copied().unwrap_or("ERR!")
+    TCP_NAMES.get(state as usize).copied().unwrap_or("ERR!")
 }
 
 /// The name of a UDP state in listings.
 pub fn udp_name(state: u8) -> &'static str {
-    if state == UDP_NORMAL { "UDP" } else { "ERR!" }
+    if state == UDP_NORMAL { UDP_NAME } else { "ERR!" }
 }
 
 /// How long a connection may be silent in each state.
