@@ -11,7 +11,7 @@ use rustix::fs::{Gid, Mode};
 use rustix::net::UCred;
 use tracing::warn;
 
-use super::server::Peer;
+use super::handler::Peer;
 use crate::ipvs::Rights;
 
 /// Group and mode of the socket file, and whose clients may do what.

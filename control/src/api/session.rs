@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
 use super::codec::{self, Command, Incoming, Refusal, Request};
-use super::server::{Handler, Next, Outcome, Peer, Rows};
+use super::handler::{Handler, Next, Outcome, Peer, Rows};
 use super::text::{self, Open};
 use crate::ipvs::{self, Rights};
 

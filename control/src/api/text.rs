@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
 
 use super::codec::Refusal;
-use super::server::{Handler, Next, Peer, Rows};
+use super::handler::{Handler, Next, Peer, Rows};
 
 /// Opened files that are not used up.
 pub const OPEN_MAX: usize = 32;

@@ -5,6 +5,7 @@
 //! missing), configured with one queue pair per worker, and started. What fails undoes what was done before
 //! it by drop: ports close, then the EAL cleans up. Control thread.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use config::{Pages, Valid};
@@ -18,7 +19,6 @@ use dpdk_sys::{
 use rustix::io::Errno;
 use tracing::{info, warn};
 
-use super::machine::random_key;
 use super::spread::{PortAbility, Spread};
 use crate::failure::Failure;
 
@@ -157,6 +157,14 @@ pub fn start_ports<'eal>(
     let ports = valid.ports().iter().zip(claims).zip(rss);
     let started = ports.map(|((wanted, claimed), rss)| start_port(claimed, pool, wanted, workers, rss));
     Ok((started.collect::<Result<_, _>>()?, steer))
+}
+
+/// A key for a hash, so that nobody can choose flows that collide.
+pub fn random_key() -> std::io::Result<(u64, u64)> {
+    let mut bytes = [[0; 8]; 2];
+    std::fs::File::open("/dev/urandom")?.read_exact(bytes.as_flattened_mut())?;
+    let [a, b] = bytes.map(u64::from_ne_bytes);
+    Ok((a, b))
 }
 
 fn port_failure(wanted: &config::Port, error: &DpdkError) -> Failure {
@@ -343,5 +351,10 @@ mod tests {
         let hint = device_hint("net_af_packet0,iface=nosuchif0,qpairs=1", &error).unwrap();
         assert!(hint.contains("no interface nosuchif0"), "{hint}");
         assert!(device_hint("0000:01:00.0", &error).unwrap().contains("vfio-pci"));
+    }
+
+    #[test]
+    fn keys_differ() {
+        assert_ne!(random_key().unwrap(), random_key().unwrap());
     }
 }

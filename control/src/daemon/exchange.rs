@@ -18,8 +18,8 @@ use rustix::io::Errno;
 use super::worker_thread::Life;
 use crate::api::codec::Refusal;
 use crate::api::conns::{self, RECORDS_MAX, Record};
+use crate::api::handler::{Next, Rows};
 use crate::api::rows;
-use crate::api::server::{Next, Rows};
 use crate::conn_filter::ConnFilter;
 
 /// Rows of one piece: about 200 KiB, filled in 64 idle polls or 512 busy ones; a million connections take 250 pieces.

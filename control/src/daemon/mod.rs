@@ -18,6 +18,7 @@
 //! | `est` | estimator threads |
 //! | `state` | what control holds: publications, answers |
 //! | `journal`, `recall`, `revise` | changes written down, taken up at the next start, made whole or not at all |
+//! | `whole` | a plan reaches the registry whole or not at all |
 //! | `table` | what the IPVS family lists: all that was asked for, and what of it is forwarded |
 //! | `report`, `exchange` | rows of answers |
 //! | `interface` | knobs, /proc texts, old socket options |
@@ -44,6 +45,7 @@ mod state;
 mod table;
 #[cfg(test)]
 mod undisturbed;
+mod whole;
 mod wiring;
 mod worker_thread;
 

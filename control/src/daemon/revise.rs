@@ -14,11 +14,12 @@ use tracing::{debug, error, info, warn};
 
 use super::journal::{Author, Record};
 use super::recall::{last_applied, ourselves, unix_ms};
-use super::state::{Daemon, RefusedChange, apply_whole};
+use super::state::Daemon;
 use super::table::{Merged, Op, Running, Table};
+use super::whole::{RefusedChange, apply_whole};
 use crate::api::codec::{Incoming, Refusal, Transaction, TransactionKind};
+use crate::api::handler::Peer;
 use crate::api::rows::{LogRow, TransactionRow};
-use crate::api::server::Peer;
 use crate::counted::counted;
 use crate::ipvs::{self, DestKey, Server, ServiceKey};
 

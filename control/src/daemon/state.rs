@@ -16,7 +16,7 @@ use config::knobs::Cpus;
 use config::{Change, Valid};
 use dataplane::counters::{WorkerFigures, WorkerStats};
 use dataplane::publish::Publisher;
-use dataplane::registry::{ApplyError, Registry};
+use dataplane::registry::Registry;
 use dpdk_sys::{Mempool, PageChoice, TscClock, monotonic_ns};
 use rustix::io::Errno;
 use tracing::{debug, warn};
@@ -33,8 +33,8 @@ use super::worker_thread::{Born, Life};
 use super::{facts, report};
 use crate::api::budget::Budget;
 use crate::api::codec::{self, Incoming, Refusal, Request};
+use crate::api::handler::{Handler, Outcome, Peer};
 use crate::api::rows::{HelloRow, to_json};
-use crate::api::server::{Handler, Outcome, Peer};
 use crate::conn_filter::ConnFilter;
 use crate::ipvs;
 
@@ -71,15 +71,6 @@ pub struct WorkerHandle {
     pub exchange: Rc<RefCell<Exchange>>,
     /// Its load.
     pub load: LoadMeter,
-}
-
-/// A change that the registry refuses.
-#[derive(Debug)]
-pub struct RefusedChange {
-    /// The change.
-    pub change: Box<Change>,
-    /// Why.
-    pub error: ApplyError,
 }
 
 /// The running daemon's state.
@@ -331,35 +322,6 @@ impl Handler for Daemon<'_> {
     }
 }
 
-/// Applies every change, or none: what was applied before one is refused is taken back.
-pub fn apply_whole(registry: &mut Registry, changes: &[Change]) -> Result<(), RefusedChange> {
-    for (applied, change) in changes.iter().enumerate() {
-        if let Err(error) = registry.apply(change) {
-            for back in changes[..applied].iter().rev().filter_map(inverse) {
-                registry.apply(&back).expect("what was just applied can be taken back");
-            }
-            return Err(RefusedChange { change: Box::new(change.clone()), error });
-        }
-    }
-    Ok(())
-}
-
-/// The change that undoes `change`. Removals come last in a plan and are never refused, so none is undone.
-fn inverse(change: &Change) -> Option<Change> {
-    Some(match change.clone() {
-        Change::SetNetwork { from, to } => Change::SetNetwork { from: to, to: from },
-        Change::SetPolicy { from, to } => Change::SetPolicy { from: to, to: from },
-        Change::SetTimeouts { from, to } => Change::SetTimeouts { from: to, to: from },
-        Change::SetKnobs { from, to } => Change::SetKnobs { from: to, to: from },
-        Change::SetEstimators { from, to } => Change::SetEstimators { from: to, to: from },
-        Change::AddService { key, .. } => Change::DeleteService { key },
-        Change::EditService { key, from, to } => Change::EditService { key, from: to, to: from },
-        Change::AddDest { service, dest } => Change::DeleteDest { service, dest: dest.key },
-        Change::EditDest { service, from, to } => Change::EditDest { service, from: to, to: from },
-        _ => return None,
-    })
-}
-
 fn hello(peer: Peer) -> HelloRow {
     HelloRow {
         name: "weir".to_owned(),
@@ -368,6 +330,3 @@ fn hello(peer: Peer) -> HelloRow {
         rights: peer.rights.name().to_owned(),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -8,9 +8,13 @@ use super::grammar::Command;
 use super::names::Names;
 use super::order::{Stop, Wanted};
 use super::parse::parse;
-use super::restore::words_of_line;
 use super::run::change;
 use super::{status, text};
+
+/// Word that is dropped wherever it stands: saved files may have the program's name in each line.
+const DROPPED: &str = "ipvsadm";
+/// A line that begins so is a comment.
+const COMMENT: char = '#';
 
 /// Every line of a file that is a command, as messages to the server.
 #[derive(Debug, Default)]
@@ -112,4 +116,13 @@ impl Lines {
         self.content.resize(self.content.len().next_multiple_of(4), 0);
         Ok(())
     }
+}
+
+/// The words of a line; none of a comment and of an empty line.
+pub(super) fn words_of_line(text: &str) -> Option<Vec<String>> {
+    if text.starts_with(COMMENT) {
+        return None;
+    }
+    let words = text.split_ascii_whitespace().filter(|word| *word != DROPPED);
+    Some(words.map(str::to_owned).collect::<Vec<_>>()).filter(|words| !words.is_empty())
 }

@@ -10,7 +10,7 @@ use std::io::{self, BufRead, BufReader};
 
 use super::client::{AHEAD_LOW, AHEAD_MAX, Ticket};
 use super::grammar::Command;
-use super::lines::{BadLine, Lines as Whole};
+use super::lines::{BadLine, Lines as Whole, words_of_line};
 use super::order::{Stop, Wanted};
 use super::run::{Console, Session, change, refused};
 use super::status;
@@ -18,10 +18,6 @@ use super::transport::Transport;
 use crate::api::codec::{Transaction, TransactionKind};
 use crate::api::rows::TransactionRow;
 
-/// Word that is dropped wherever it stands: saved files may have the program's name in each line.
-const DROPPED: &str = "ipvsadm";
-/// A line that begins so is a comment.
-const COMMENT: char = '#';
 /// Bytes of input that are read at once.
 const INPUT_BYTES: usize = 64 * 1024;
 
@@ -48,15 +44,6 @@ pub(super) fn restore<T: Transport>(
             return Ok(status);
         }
     }
-}
-
-/// The words of a line; none of a comment and of an empty line.
-pub(super) fn words_of_line(text: &str) -> Option<Vec<String>> {
-    if text.starts_with(COMMENT) {
-        return None;
-    }
-    let words = text.split_ascii_whitespace().filter(|word| *word != DROPPED);
-    Some(words.map(str::to_owned).collect::<Vec<_>>()).filter(|words| !words.is_empty())
 }
 
 /// Makes all lines of the input one change, or none.

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use control::api::codec::{self, Incoming, Refusal, Request};
-use control::api::server::{Handler, Outcome, Peer};
+use control::api::handler::{Handler, Outcome, Peer};
 use control::api::session::Session;
 use control::ipvs::reply::{Object, Reply};
 use control::ipvs::request::{Call, Command};

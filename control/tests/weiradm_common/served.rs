@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use control::api::access::Access;
 use control::api::codec::{Incoming, Refusal, Request};
-use control::api::server::{Handler, Outcome, Peer, Server};
+use control::api::handler::{Handler, Outcome, Peer};
+use control::api::server::Server;
 use control::ipvs::proc::{self, Conn};
 use control::ipvs::{Answer, Stats, Store};
 use rustix::event::{PollFd, PollFlags, Timespec};

@@ -11,11 +11,13 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketFlags};
 
 use super::super::client::Client;
-use super::super::codec;
+use super::super::codec::{self, Incoming, Refusal, Request};
+use super::super::handler::{Next, Outcome, Rows};
 use super::super::listener::{address, seqpacket};
 use super::super::session::{DATAGRAM_BYTES_MAX, MESSAGES_MAX};
 use super::*;
 use crate::failure::Exit;
+use crate::ipvs;
 
 /// Rows `0..n` as JSON numbers; every hundredth is not ready at the first look.
 struct Numbers {

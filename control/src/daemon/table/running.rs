@@ -18,7 +18,7 @@ use tracing::warn;
 use super::forwarded::registry_key;
 use super::op::seconds;
 use super::{DestEntry, Entry, Head, Lack, Op, Table};
-use crate::daemon::state::{RefusedChange, apply_whole};
+use crate::daemon::whole::{RefusedChange, apply_whole};
 use crate::ipvs::{
     Daemon, DaemonState, Dest, DestKey, DestOptions, Info, Service, ServiceKey, ServiceOptions, Stats, Store,
     Timeouts, is_unicast,

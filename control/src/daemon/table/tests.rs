@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use rustix::io::Errno;
 
 use super::*;
-use crate::daemon::state::{RefusedChange, apply_whole};
+use crate::daemon::whole::{RefusedChange, apply_whole};
 use crate::ipvs::{Dest, Family, MemoryStore, Method, Service, Store, Timeouts, Tunnel, flag};
 
 struct World {

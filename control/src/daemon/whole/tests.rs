@@ -1,6 +1,6 @@
 //! A plan is applied whole or not at all.
 
-use config::plan;
+use config::{Valid, plan};
 use dataplane::registry::{DestRow, ServiceRow};
 use dataplane::route::PortFacts;
 
