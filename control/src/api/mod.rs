@@ -6,6 +6,7 @@
 //! other end, used by the commands.
 
 pub mod access;
+mod answer;
 pub mod budget;
 pub mod client;
 pub mod codec;

@@ -5,23 +5,22 @@
 //! next datagram. [`Session::turn`] moves it on until it would have to wait, or its turn is over. The next datagram is
 //! read only when everything before it is answered; but commands of the IPVS family that change something are taken
 //! together with those queued behind them, up to [`MESSAGES_MAX`], since one publication and one line of the journal
-//! serve them all. So a client can make us hold no more than that each way. A client without rights may look families up and greet; what else it asks is refused, and that is the
-//! end. Control thread only.
+//! serve them all. So a client can make us hold no more than that each way. A client without rights may look families
+//! up and greet; what else it asks is refused, and that is the end. Control thread only.
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::io::IoSlice;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use netlink_packet_core::NLM_F_DUMP;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use rustix::net::RecvFlags;
 
-use super::codec::{self, Command, Incoming, Refusal, Request};
-use super::handler::{Handler, Next, Outcome, Peer, Rows};
+use super::answer::{Answer, Datagram, Step};
+use super::codec::{self, Incoming, Refusal, Request};
+use super::handler::{Handler, Outcome, Peer};
 use super::text::{self, Open};
 use crate::ipvs::{self, Rights};
 
@@ -69,37 +68,6 @@ pub struct Session {
     closing: bool,
     /// When the socket last took something.
     progress: Instant,
-}
-
-/// A datagram to send, with the file that goes along.
-struct Datagram {
-    bytes: Vec<u8>,
-    file: Option<OwnedFd>,
-}
-
-impl From<Vec<u8>> for Datagram {
-    fn from(bytes: Vec<u8>) -> Datagram {
-        Datagram { bytes, file: None }
-    }
-}
-
-impl Datagram {
-    fn send(&self, to: &OwnedFd) -> Result<usize, Errno> {
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        let Some(file) = &self.file else { return rustix::net::send(to, &self.bytes, flags) };
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        let files = [file.as_fd()];
-        control.push(SendAncillaryMessage::ScmRights(&files));
-        rustix::net::sendmsg(to, &[IoSlice::new(&self.bytes)], &mut control, flags)
-    }
-}
-
-/// An answer under way.
-struct Answer {
-    to: Incoming,
-    command: Command,
-    rows: Box<dyn Rows>,
 }
 
 impl Session {
@@ -444,28 +412,6 @@ impl fmt::Debug for Session {
             .field("peer", &self.peer)
             .field("outbox", &self.outbox.len())
             .finish_non_exhaustive()
-    }
-}
-
-enum Step {
-    Message(Vec<u8>),
-    Wait,
-    /// The end, with the datagram that says so.
-    End(Option<Vec<u8>>),
-}
-
-impl Answer {
-    fn next_message(&mut self) -> Result<Step, Refusal> {
-        let part = self.command.is_listing();
-        Ok(match self.rows.next()? {
-            Next::Row(row) => Step::Message(
-                codec::encode_row(&self.to.header, self.command, part, row)
-                    .ok_or_else(|| Refusal::new(Errno::MSGSIZE, "a row does not fit a message"))?,
-            ),
-            Next::Wait => Step::Wait,
-            Next::End if part => Step::End(Some(codec::encode_done(&self.to.header))),
-            Next::End => Step::End(self.to.wants_ack().then(|| codec::encode_ack(&self.to))),
-        })
     }
 }
 

@@ -1,8 +1,9 @@
 //! One session, moved on by hand: a reader that takes nothing, under a clock of the test; commands that queue.
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 
 use super::super::codec::{Reply, Request};
+use super::super::handler::{Next, Rows};
 use super::*;
 use crate::ipvs::Command as Ipvs;
 use crate::ipvs::request::Call;
