@@ -56,7 +56,7 @@ bench-diff: ## compares two runs: OLD=target/bench/COMMIT.json, NEW (default: th
 	@test -n '$(OLD)' || { echo 'make bench-diff OLD=FILE [NEW=FILE]; kept runs:'; ls target/bench; exit 2; }
 	@target/release/bench --diff '$(OLD)' '$(NEW)'
 
-soak: build ## the tests that take minutes: long runs, throughput beside testpmd
+soak: build ## the tests that take minutes, an hour and a half in all: long runs, fuzzing, figures beside testpmd
 	@WEIR_SOAK=1 .ci/with-hugepages $(TEST_PAGES) .ci/test
 
 MAN := $(DESTDIR)$(PREFIX)/share/man
