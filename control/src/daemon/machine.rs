@@ -130,7 +130,7 @@ impl<'a> Machine<'a> {
                 connections = born.capacity, table_bytes = born.table_bytes, "worker polls"
             );
             let exchange = Rc::new(RefCell::new(Exchange::new(to, from, Arc::clone(&life))));
-            let load = LoadMeter::default();
+            let load = LoadMeter::new(Instant::now());
             workers.push(WorkerHandle { id, cpu, mode, stats, life, born, exchange, load });
         }
         let settings = table.tunables.estimators.clone();

@@ -64,8 +64,8 @@ impl Clients {
     }
 }
 
-/// What one worker did in the last second.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// What one worker did in the last second; while that has not passed, what a worker does that has nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
     /// Share of the time that went into work, 0 to 100.
     pub percent: f64,
@@ -79,16 +79,29 @@ pub struct Load {
     pub empty_polls_percent: f64,
 }
 
+impl Default for Load {
+    fn default() -> Load {
+        Load {
+            percent: 0.0,
+            packets_per_second: 0.0,
+            cycles_per_packet: 0.0,
+            packets_per_poll: 0.0,
+            empty_polls_percent: 100.0,
+        }
+    }
+}
+
 /// Load of one worker, sampled once a second.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct LoadMeter {
-    last: Option<Sample>,
+    at: Instant,
+    last: Sample,
     load: Load,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// Totals of a worker's figures.
+#[derive(Clone, Copy, Debug, Default)]
 struct Sample {
-    at: Instant,
     polls: u64,
     busy_polls: u64,
     busy_ns: u64,
@@ -97,14 +110,19 @@ struct Sample {
 }
 
 impl LoadMeter {
+    /// Of a worker that starts at `now`.
+    pub fn new(now: Instant) -> LoadMeter {
+        LoadMeter { at: now, last: Sample::default(), load: Load::default() }
+    }
+
     /// Takes the sample of this second. A worker that sleeps when idle works for its CPU time; one that spins always
     /// uses the CPU and works in turns that find packets. `tsc_hz` is the rate of the cycles that are shown.
     pub fn sample(&mut self, now: Instant, mode: Mode, figures: &WorkerFigures, cpu_ns: u64, tsc_hz: u64) {
         let WorkerFigures { polls, busy_polls, busy_ns, .. } = *figures;
         let packets = figures.rx + figures.handed_in;
-        let sample = Sample { at: now, polls, busy_polls, busy_ns, packets, cpu_ns };
-        let Some(last) = self.last.replace(sample) else { return };
-        let time = now.duration_since(last.at);
+        let sample = Sample { polls, busy_polls, busy_ns, packets, cpu_ns };
+        let last = std::mem::replace(&mut self.last, sample);
+        let time = now.duration_since(std::mem::replace(&mut self.at, now));
         let (packets, busy_ns) = (packets - last.packets, busy_ns - last.busy_ns);
         let (polls, busy_polls) = (polls - last.polls, busy_polls - last.busy_polls);
         let worked_ns = match mode {
@@ -117,7 +135,7 @@ impl LoadMeter {
             packets_per_second: per_second(packets, time),
             cycles_per_packet: tenths(cycles / packets.max(1) as f64),
             packets_per_poll: tenths(packets as f64 / busy_polls.max(1) as f64),
-            empty_polls_percent: tenths(100.0 * ratio(polls - busy_polls, polls)),
+            empty_polls_percent: tenths(100.0 - 100.0 * ratio(busy_polls, polls)),
         };
     }
 
@@ -189,9 +207,10 @@ mod tests {
             ..WorkerFigures::default()
         };
         for (mode, percent) in [(Mode::Shared, 30.0), (Mode::Exclusive, 25.0)] {
-            let mut meter = LoadMeter::default();
+            let mut meter = LoadMeter::new(start - Duration::from_secs(1));
+            assert_eq!(meter.load().empty_polls_percent, 100.0);
             meter.sample(start, mode, &figures(100, 50, 5, 10, 10), 7, 2_000_000_000);
-            assert_eq!(meter.load(), Load::default());
+            assert_eq!((meter.load().packets_per_second, meter.load().empty_polls_percent), (20.0, 50.0));
             meter.sample(later, mode, &figures(500, 150, 250_000_005, 610, 410), 300_000_007, 2_000_000_000);
             let expected = Load {
                 percent,
