@@ -17,9 +17,25 @@ const ROOM: usize = 2048;
 pub struct MemBuf {
     bytes: Option<Box<[u8; ROOM]>>,
     len: usize,
-    csum: CsumStatus,
+    arrival: Arrival,
     port: PortIndex,
     pool: Rc<Pool>,
+}
+
+/// What a port says of a frame that it received.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// Receive offload's word on the IPv4 header checksum.
+    pub ip_csum: CsumStatus,
+    /// False as if the frame lay in several buffers; all of it is in this one still.
+    pub contiguous: bool,
+}
+
+impl Default for Arrival {
+    /// Nothing of the checksum, one buffer.
+    fn default() -> Self {
+        Self { ip_csum: CsumStatus::Unknown, contiguous: true }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -54,7 +70,11 @@ impl PacketBuf for MemBuf {
     }
 
     fn ip_csum(&self) -> CsumStatus {
-        self.csum
+        self.arrival.ip_csum
+    }
+
+    fn is_contiguous(&self) -> bool {
+        self.arrival.contiguous
     }
 
     fn port(&self) -> PortIndex {
@@ -123,17 +143,17 @@ impl MemIo {
 
     /// Puts a frame before `port`'s receiver. `false` when it is too long or the pool is empty.
     pub fn inject(&mut self, port: PortIndex, frame: &[u8]) -> bool {
-        self.inject_with(port, frame, CsumStatus::Unknown)
+        self.inject_with(port, frame, Arrival::default())
     }
 
-    /// As [`MemIo::inject`], with what receive offload would say of the header checksum.
-    pub fn inject_with(&mut self, port: PortIndex, frame: &[u8], csum: CsumStatus) -> bool {
+    /// As [`MemIo::inject`], with what a port says of the frame.
+    pub fn inject_with(&mut self, port: PortIndex, frame: &[u8], arrival: Arrival) -> bool {
         let Some(mut buf) = self.take() else { return false };
         if !buf.set_len(frame.len()) {
             return false;
         }
         buf.data_mut().copy_from_slice(frame);
-        buf.csum = csum;
+        buf.arrival = arrival;
         self.rx[usize::from(port)].push_back(buf);
         true
     }
@@ -182,7 +202,7 @@ impl MemIo {
         Some(MemBuf {
             bytes: Some(spare.unwrap_or_else(|| Box::new([0; ROOM]))),
             len: 0,
-            csum: CsumStatus::Unknown,
+            arrival: Arrival::default(),
             port: 0,
             pool: Rc::clone(&self.pool),
         })

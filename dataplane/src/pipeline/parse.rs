@@ -144,3 +144,46 @@ fn not_for_mac(frame: &[u8], dst: Mac) -> Meta {
         Meta::bad(DropReason::L2NotOurs)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::mem::{Arrival, MemIo};
+    use crate::io::{Burst, Io};
+
+    const OURS: Mac = Mac([2, 0, 0, 0, 0, 1]);
+
+    /// A datagram of 9 bytes over IPv4 to `OURS`; its header checksum is wrong if `spoiled`.
+    fn frame(ethertype: u16, spoiled: bool) -> Vec<u8> {
+        let mut packet = [0; 37];
+        packet[..12].copy_from_slice(&[0x45, 0, 0, 37, 0, 0, 0, 0, 64, ipv4::UDP, 0, 0]);
+        packet[12..20].copy_from_slice(&[192, 0, 2, 7, 192, 0, 2, 100]);
+        packet[20..28].copy_from_slice(&[0x9c, 0x40, 0, 53, 0, 17, 0, 0]);
+        let check = crate::wire::checksum::check(&packet[..ipv4::LEN]) ^ u16::from(spoiled);
+        packet[10..12].copy_from_slice(&check.to_be_bytes());
+        [&OURS.0[..], &[2, 0, 0, 0, 0, 9], &ethertype.to_be_bytes(), &packet].concat()
+    }
+
+    #[test]
+    fn what_the_port_says_of_a_frame_counts() {
+        let (whole, pieces) = (Arrival::default(), Arrival { contiguous: false, ..Arrival::default() });
+        let says = |ip_csum| Arrival { ip_csum, ..Arrival::default() };
+        let flow = Kind::Flow;
+        let bad = Kind::Bad;
+        let table = [
+            ("nothing said, right", ethernet::IPV4, false, whole, flow),
+            ("nothing said, wrong", ethernet::IPV4, true, whole, bad(DropReason::IpCsum)),
+            ("good by the port's word", ethernet::IPV4, true, says(CsumStatus::Good), flow),
+            ("bad by the port's word", ethernet::IPV4, false, says(CsumStatus::Bad), bad(DropReason::IpCsum)),
+            ("in several buffers", ethernet::IPV4, false, pieces, bad(DropReason::MultiSegment)),
+            ("no IPv4, in several buffers", 0x86dd, false, pieces, bad(DropReason::Ethertype)),
+        ];
+        for (what, ethertype, spoiled, arrival, kind) in table {
+            let mut io = MemIo::new(1, 1);
+            assert!(io.inject_with(0, &frame(ethertype, spoiled), arrival));
+            let mut burst = Burst::new();
+            io.rx(0, &mut burst);
+            assert_eq!(parse(&burst[0], OURS).kind, kind, "{what}");
+        }
+    }
+}

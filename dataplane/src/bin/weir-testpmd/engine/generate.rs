@@ -157,8 +157,8 @@ impl Template {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dataplane::io::Io;
     use dataplane::io::mem::MemIo;
-    use dataplane::io::{CsumStatus, Io};
     use dataplane::pipeline::parse::{Kind, parse};
     use dataplane::wire::ethernet::Mac;
 
@@ -170,7 +170,7 @@ mod tests {
         let mut frame = template.head.to_vec();
         frame.resize(60, 0);
         let mut io = MemIo::new(1, 1);
-        assert!(io.inject_with(0, &frame, CsumStatus::Unknown));
+        assert!(io.inject(0, &frame));
         let mut burst = dataplane::io::Burst::new();
         io.rx(0, &mut burst);
         let meta = parse(&burst[0], Mac([2; 6]));
