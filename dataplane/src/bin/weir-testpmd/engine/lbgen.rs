@@ -89,6 +89,10 @@ pub struct GenStats {
     pub replies: AtomicU64,
     /// Packets that reached servers.
     pub requests: AtomicU64,
+    /// Time of all turns, nanoseconds.
+    pub turns_ns: AtomicU64,
+    /// Time of those turns in which nothing came in and no port took anything, nanoseconds.
+    pub waited_ns: AtomicU64,
 }
 
 /// The block that stands behind the forward statistics of lbgen.
@@ -99,13 +103,14 @@ pub fn block(cores: &[u32], stats: &[Arc<GenStats>]) -> String {
         text.push_str(&format!(
             "\n  ---------------------- Clients and servers on lcore {core:<4} --------------------\n  \
              Asked: {:<14} Opened: {:<14} Closed: {:<14} Reset: {}\n  \
-             At servers: {:<14} At clients: {}\n  {}\n",
+             At servers: {:<14} At clients: {:<10} Waited: {} %\n  {}\n",
             of(&stats.asked),
             of(&stats.opened),
             of(&stats.closed),
             of(&stats.resets),
             of(&stats.requests),
             of(&stats.replies),
+            of(&stats.waited_ns) * 100 / of(&stats.turns_ns).max(1),
             "-".repeat(76)
         ));
     }
@@ -126,8 +131,15 @@ impl<'p> Core<'p> {
         let Core { ends, mut peers } = self;
         let mut io = ends.open();
         let mut waiting = peers.waiting();
+        let mut now_ns = plan.clock.now_ns();
         while !stop.load(Relaxed) {
-            peers.poll(plan.clock.now_ns(), &mut io, &mut waiting);
+            let moved = peers.poll(now_ns, &mut io, &mut waiting);
+            let turn_ns = plan.clock.now_ns().saturating_sub(now_ns);
+            now_ns += turn_ns;
+            bump(&peers.stats.turns_ns, turn_ns);
+            if moved == 0 {
+                bump(&peers.stats.waited_ns, turn_ns);
+            }
         }
         for (port, waiting) in waiting.iter().enumerate() {
             io.count_dropped(port as PortIndex, waiting.len() as u64);
@@ -213,13 +225,16 @@ impl Peers {
         self.ports.iter().map(|_| ArrayVec::new()).collect()
     }
 
-    /// One turn: answers first, then what clients have to say. Packets that a port does not take wait for it.
-    pub fn poll<I: Io>(&mut self, now_ns: u64, io: &mut I, waiting: &mut Waiting<I::Buf>) {
+    /// One turn: answers first, then what clients have to say. Packets that a port does not take wait for it. How many
+    /// came in and went out.
+    pub fn poll<I: Io>(&mut self, now_ns: u64, io: &mut I, waiting: &mut Waiting<I::Buf>) -> usize {
         let (mut burst, mut spare) = (Burst::new(), Burst::new());
+        let mut moved = 0;
         for (port, out) in waiting.iter_mut().enumerate() {
             if out.remaining_capacity() >= BURST {
                 io.rx(port as PortIndex, &mut burst);
             }
+            moved += burst.len();
             // Over memif another core wrote them.
             burst.iter().for_each(PacketBuf::prefetch);
             for mut buf in burst.drain(..) {
@@ -233,9 +248,12 @@ impl Peers {
                 self.speak(now_ns, port, io, &mut spare, out);
             }
             if !out.is_empty() {
+                let before = out.len();
                 io.tx(port as PortIndex, out);
+                moved += before - out.len();
             }
         }
+        moved
     }
 
     /// Adds a burst of the clients' packets, or a request for the balancer's address. Packets that came to their end are

@@ -102,6 +102,23 @@ fn settings(flows: u32, traffic: Traffic, rate: u64) -> LbGenSettings {
 }
 
 #[test]
+fn a_turn_says_how_many_packets_moved() {
+    let mut wires = Wires::new(1, "nat", settings(100, Traffic::Udp, 0));
+    let mut received = 0;
+    while wires.peers_io.waiting() > 0 {
+        let before = wires.peers_io.waiting();
+        let moved = wires.peers.poll(wires.now_ns, &mut wires.peers_io, &mut wires.waiting);
+        let came = before - wires.peers_io.waiting();
+        assert_eq!(moved, came + wires.peers_io.drain().len());
+        received += came;
+    }
+    assert!(received > 0, "the balancer's last packets");
+    // Nothing to take and nothing to send: a turn that only waits.
+    wires.peers_io.set_pool(0);
+    assert_eq!(wires.peers.poll(wires.now_ns, &mut wires.peers_io, &mut wires.waiting), 0);
+}
+
+#[test]
 fn lasting_connections_open_once_and_talk_both_ways() {
     for (ports, method) in [(1, "nat"), (2, "nat"), (1, "dr"), (2, "dr")] {
         let mut wires = Wires::new(ports, method, settings(100, Traffic::Established, 0));
