@@ -2,17 +2,19 @@
 //!
 //! Model: the virtual ring is arithmetic. Packets arrive at the offered rate by the worker's clock; the ring holds
 //! what arrives in [`RING_NS`]; what arrives beyond that is lost and counted, as a device would lose it. A poll
-//! takes a burst at most. Frames are made when they are taken. Worker's thread only.
+//! takes a burst at most. Frames are made when they are taken. A second ring goes by the clock less the time that was
+//! taken from the thread in late polls ([`Watch`]): what it loses is lost by the worker's own slowness. Worker's
+//! thread only.
 
 use arrayvec::ArrayVec;
 use dataplane::io::{Burst, Io, PortIndex};
 use dataplane::limits::BURST;
 use dpdk_sys::{Mbuf, Mempool, TscClock, free_bulk};
 
+use super::late::{Gap, Gaps, Watch};
+
 /// Room of the virtual ring: what is offered in so many nanoseconds.
 pub const RING_NS: u64 = 1_000_000;
-/// Gaps between two polls above this are counted, nanoseconds.
-pub const GAP_NS: u64 = 100_000;
 /// Virtual address and port of the service that is fed.
 pub const SERVICE: ([u8; 4], u16) = ([203, 0, 113, 10], 80);
 /// MAC address of the port towards clients.
@@ -42,23 +44,39 @@ pub enum Offer {
     Rate(f64),
 }
 
-/// Gaps above [`GAP_NS`].
+/// Room for what arrives in [`RING_NS`].
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Gaps {
-    /// How many.
-    pub count: u64,
-    /// The longest, nanoseconds.
-    pub max_ns: u64,
+pub struct Ring {
+    /// Packets that wait.
+    waiting: f64,
+    /// Packets that found it full.
+    pub dropped: f64,
 }
 
-impl Gaps {
-    /// Takes one gap in.
+impl Ring {
+    /// Takes in what arrives in so many nanoseconds at a rate of packets per second.
     #[inline(always)]
-    pub fn note(&mut self, gap_ns: u64) {
-        if gap_ns > GAP_NS {
-            self.count += 1;
-            self.max_ns = self.max_ns.max(gap_ns);
+    pub fn arrive(&mut self, ns: u64, rate: f64) {
+        self.waiting += ns as f64 * rate / 1e9;
+        let room = rate * RING_NS as f64 / 1e9;
+        if self.waiting > room {
+            self.dropped += self.waiting - room;
+            self.waiting = room;
         }
+    }
+
+    /// Gives a poll its packets, a burst at most.
+    #[inline(always)]
+    fn give(&mut self) -> usize {
+        let given = (self.waiting as usize).min(BURST);
+        self.waiting -= given as f64;
+        given
+    }
+
+    /// Gives all to a loop that takes whatever there is.
+    #[inline(always)]
+    pub fn give_all(&mut self) {
+        self.waiting = 0.0;
     }
 }
 
@@ -69,8 +87,10 @@ pub struct Seen {
     pub offered: f64,
     /// Packets taken.
     pub taken: u64,
-    /// Packets that found the ring full.
-    pub dropped: f64,
+    /// The ring.
+    pub ring: Ring,
+    /// The ring that does not fill while the thread does not run.
+    pub own: Ring,
     /// Gaps between polls.
     pub gaps: Gaps,
 }
@@ -78,24 +98,19 @@ pub struct Seen {
 /// Both ports of the worker.
 pub struct Feed<'port> {
     pool: Mempool<'port>,
-    clock: TscClock,
+    watch: Watch,
     offer: Offer,
     flows: u32,
     next: u32,
-    /// Packets in the ring.
-    waiting: f64,
-    /// Time of the last poll.
-    last_ns: u64,
-    /// Figures since the offer was made.
-    pub seen: Seen,
+    seen: Seen,
     template: [u8; FRAME],
 }
 
 impl<'port> Feed<'port> {
     /// Offers nothing yet of `flows` flows.
     pub fn new(pool: Mempool<'port>, clock: TscClock, flows: u32) -> Self {
-        let (seen, template) = (Seen::default(), template());
-        Self { pool, clock, offer: Offer::Nothing, flows, next: 0, waiting: 0.0, last_ns: 0, seen, template }
+        let (watch, seen, template) = (Watch::new(clock), Seen::default(), template());
+        Self { pool, watch, offer: Offer::Nothing, flows, next: 0, seen, template }
     }
 
     /// Offers this from now on, the ring empty.
@@ -103,31 +118,27 @@ impl<'port> Feed<'port> {
         if offer == Offer::Syns {
             self.next = 0;
         }
-        (self.offer, self.waiting, self.seen) = (offer, 0.0, Seen::default());
-        self.last_ns = self.clock.now_ns();
+        (self.offer, self.seen) = (offer, Seen::default());
+        self.watch.begin();
+    }
+
+    /// Figures since the offer was made.
+    pub fn seen(&self) -> Seen {
+        Seen { gaps: self.watch.gaps, ..self.seen }
     }
 
     /// Packets that this poll takes.
     #[inline(always)]
     fn arrived(&mut self) -> usize {
-        let now = self.clock.now_ns();
-        let gap = now.saturating_sub(self.last_ns);
-        self.last_ns = now;
-        self.seen.gaps.note(gap);
+        let Gap { ns, taken_ns } = self.watch.poll();
         let Offer::Rate(rate) = self.offer else {
             return if self.offer == Offer::Nothing { 0 } else { BURST };
         };
-        let new = gap as f64 * rate / 1e9;
-        self.seen.offered += new;
-        self.waiting += new;
-        let room = rate * RING_NS as f64 / 1e9;
-        if self.waiting > room {
-            self.seen.dropped += self.waiting - room;
-            self.waiting = room;
-        }
-        let taken = (self.waiting as usize).min(BURST);
-        self.waiting -= taken as f64;
-        taken
+        self.seen.offered += ns as f64 * rate / 1e9;
+        self.seen.own.arrive(ns - taken_ns, rate);
+        self.seen.own.give();
+        self.seen.ring.arrive(ns, rate);
+        self.seen.ring.give()
     }
 
     #[inline(always)]

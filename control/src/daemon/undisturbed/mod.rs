@@ -1,4 +1,5 @@
-//! A worker is undisturbed while control works: 100 000 services restored and listed, a million connections listed.
+//! A worker is undisturbed while control works: 100 000 services restored and listed, a million connections listed,
+//! clients that do not behave.
 //!
 //! Model: the whole daemon runs in this process, control on the first allowed CPU together with the real client
 //! programs, its one worker alone on the last; only the worker's ports are made up ([`feed`]). With WEIR_SOAK, in
@@ -21,10 +22,14 @@ use crossbeam::channel::{Receiver, Sender, bounded};
 use dpdk_sys::{Tid, allowed_cpus};
 use rustix::process::{Signal, getpid, kill_process};
 
-use self::worker::{Report, Side, Task, Watched};
+use self::report::Report;
+use self::worker::{Task, Watched};
 use crate::api::client::Client;
 
+mod crowd;
 mod feed;
+mod late;
+mod report;
 mod worker;
 
 /// What the worker forwards at most while control works, in the same while it does not: what is offered still fits.
@@ -82,7 +87,7 @@ fn eal_worker_is_undisturbed_by_services_and_listings() {
         assert!(begun.elapsed() < Duration::from_secs(60) && !daemon.is_finished(), "no daemon listens");
         std::thread::sleep(Duration::from_millis(20));
     }
-    Run { site: &site, size, tasks, reports, faults: RefCell::default() }.all();
+    Run { site: &site, size, tasks, reports, printed: RefCell::default(), faults: RefCell::default() }.all();
     kill_process(getpid(), Signal::TERM).unwrap();
     daemon.join().unwrap().unwrap();
 }
@@ -92,6 +97,8 @@ struct Run<'a> {
     size: Size,
     tasks: Sender<Task>,
     reports: Receiver<Report>,
+    /// Listings that are not checked yet.
+    printed: RefCell<Vec<Printed>>,
     /// Gates that failed, told together at the end.
     faults: RefCell<Vec<String>>,
 }
@@ -108,10 +115,17 @@ impl Run<'_> {
         let report = self.watch("services restored and listed", true, || {
             self.services(&additions, &removals);
         });
+        self.check_services();
         self.judge("services", &report, idle.maximum);
 
+        let weiradm = program("weiradm");
+        self.site.run(&[&weiradm, "-R"], Some(&additions));
+        let report = self.watch("clients that do not behave", true, || crowd::attack(&self.site.socket()));
+        self.site.run(&[&weiradm, "-R"], Some(&removals));
+        self.judge("clients that do not behave", &report, idle.maximum);
+
         // The time of a listing is taken without the empty loop, which does not answer control.
-        let (weiradm, weir) = (program("weiradm"), program("weir"));
+        let weir = program("weir");
         let listings: [&[&str]; 2] = [&[&weiradm, "-L", "-n", "-c"], &[&weir, "conns"]];
         for listing in listings {
             self.watch("connections listed, by the clock", false, || {
@@ -123,6 +137,7 @@ impl Run<'_> {
             let report = self.watch("connections listed", true, || {
                 self.list(listing);
             });
+            self.check_connections();
             self.judge("connections", &report, idle.maximum);
         }
         let faults = self.faults.borrow();
@@ -146,9 +161,9 @@ impl Run<'_> {
         enough.store(true, Ordering::Relaxed);
         let report = self.reports.recv().unwrap();
         println!("{what}: at most {:.2} million packets a second", report.maximum / 1e6);
-        println!("  worker     {}", figures(&report.loaded));
+        println!("  worker     {}", report.loaded);
         if alternate {
-            println!("  empty loop {}", figures(&report.empty));
+            println!("  empty loop {}", report.empty);
         }
         report
     }
@@ -158,8 +173,8 @@ impl Run<'_> {
         if loaded.time.is_zero() || empty.time.is_zero() {
             return self.fault(format!("{what}: the worker was never alone on its CPU"));
         }
-        if loaded.dropped >= 1.0 {
-            self.fault(format!("{what}: {:.0} packets lost in the ring", loaded.dropped));
+        if loaded.own_dropped >= 1.0 {
+            self.fault(format!("{what}: {:.0} packets lost while the worker ran", loaded.own_dropped));
         }
         if *maximum < MAXIMUM_MIN * idle {
             self.fault(format!("{what}: {maximum:.0} packets a second at most, {idle:.0} without"));
@@ -181,41 +196,43 @@ impl Run<'_> {
         let restored = begun.elapsed();
         let listing = self.site.run(&[&weiradm, "-L", "-n"], None);
         let listed = begun.elapsed() - restored;
-        // Each service and its destination, the fed service and its destination, the head.
-        assert_eq!(listing.lines().count(), 3 + 2 * (self.size.services + 1));
         println!("{} services restored in {restored:?}, listed in {listed:?}", self.size.services);
         self.site.run(&[&weiradm, "-R"], Some(removals));
+        self.printed.borrow_mut().push(listing);
     }
 
-    /// Lists all connections; each flow has to be there once. How long the program ran.
+    /// Each service and its destination, the fed service and its destination, the head, in every listing so far.
+    fn check_services(&self) {
+        for listing in self.printed.take() {
+            assert_eq!(listing.text().lines().count(), 3 + 2 * (self.size.services + 1));
+        }
+    }
+
+    /// Lists all connections; how long the program ran.
     fn list(&self, program: &[&str]) -> Duration {
         let begun = Instant::now();
         let listing = self.site.run(program, None);
         let took = begun.elapsed();
-        let clients: Vec<&str> = listing.lines().skip(2).filter_map(client).collect();
-        let unique: HashSet<&str> = clients.iter().copied().collect();
-        println!("{} connections listed in {took:?} by {}", clients.len(), program[1..].join(" "));
-        assert_eq!((clients.len(), unique.len()), (self.size.flows as usize, self.size.flows as usize));
+        println!("connections listed in {took:?} by {}", program[1..].join(" "));
+        self.printed.borrow_mut().push(listing);
         took
+    }
+
+    /// Each flow has to be once in every listing so far.
+    fn check_connections(&self) {
+        for listing in self.printed.take() {
+            let text = listing.text();
+            let clients: Vec<&str> = text.lines().skip(2).filter_map(client).collect();
+            let unique: HashSet<&str> = clients.iter().copied().collect();
+            let flows = self.size.flows as usize;
+            assert_eq!((clients.len(), unique.len()), (flows, flows));
+        }
     }
 }
 
 /// The endpoint of a client in a line of the listing.
 fn client(line: &str) -> Option<&str> {
     line.split_whitespace().nth(3)
-}
-
-fn figures(side: &Side) -> String {
-    format!(
-        "{:.1} s alone ({} slices shared, {} slow), {:.3} million packets offered, {:.0} lost; {:.1} gaps over 100 us a second, longest {:.0} us",
-        side.time.as_secs_f64(),
-        side.shared,
-        side.slow,
-        side.offered / 1e6,
-        side.dropped,
-        side.gaps_per_second(),
-        side.gaps.max_ns as f64 / 1e3
-    )
 }
 
 /// A program of ours, built beside the tests.
@@ -264,15 +281,26 @@ impl Site {
         })
     }
 
-    /// What a client program prints, through a file as a shell would take it.
-    fn run(&self, program: &[&str], input: Option<&Path>) -> String {
-        let printed = self.dir.path().join("printed");
+    /// What a client program prints, in a file as a shell would take it. It is read when the worker is not watched:
+    /// this process is the worker's too.
+    fn run(&self, program: &[&str], input: Option<&Path>) -> Printed {
+        let printed = tempfile::NamedTempFile::new_in(self.dir.path()).unwrap();
         let mut command = Command::new(program[0]);
-        command.args(&program[1..]).env("WEIR_SOCKET", self.socket()).stdout(File::create(&printed).unwrap());
+        let stdout = printed.as_file().try_clone().unwrap();
+        command.args(&program[1..]).env("WEIR_SOCKET", self.socket()).stdout(stdout);
         command.stdin(input.map_or_else(Stdio::null, |path| File::open(path).unwrap().into()));
         let status = command.status().unwrap();
         assert!(status.success(), "{program:?}: {status}");
-        fs::read_to_string(printed).unwrap()
+        Printed(printed)
+    }
+}
+
+/// What a program printed.
+struct Printed(tempfile::NamedTempFile);
+
+impl Printed {
+    fn text(&self) -> String {
+        fs::read_to_string(self.0.path()).unwrap()
     }
 }
 

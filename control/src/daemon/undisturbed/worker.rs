@@ -17,7 +17,9 @@ use crossbeam::channel::{Receiver, Sender};
 use dataplane::worker::Worker;
 use dpdk_sys::{LcoreToken, Mbuf, Tid};
 
-use super::feed::{Feed, Gaps, Offer};
+use super::feed::{Feed, Offer, Ring, Seen};
+use super::late::{Gap, Interrupts, Usage, Watch};
+use super::report::{Report, Side};
 use crate::daemon::worker_thread::{Born, Life, Start, Threads, settle};
 
 /// Load of the worker in its maximum.
@@ -44,41 +46,6 @@ pub enum Task {
         /// Set by the test.
         enough: Arc<AtomicBool>,
     },
-}
-
-/// What came of it.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Report {
-    /// Packets per second at most: the median of all that was measured.
-    pub maximum: f64,
-    /// The worker's slices.
-    pub loaded: Side,
-    /// The empty loop's.
-    pub empty: Side,
-}
-
-/// Slices of one kind.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Side {
-    /// Time in those that were alone on the CPU.
-    pub time: Duration,
-    /// Slices in which something else ran on the CPU, left out of all figures.
-    pub shared: u64,
-    /// Slices during which the machine was slower than around them, left out likewise.
-    pub slow: u64,
-    /// Packets offered.
-    pub offered: f64,
-    /// Packets that found the ring full, or would have if the empty loop took them as it polls.
-    pub dropped: f64,
-    /// Gaps between polls.
-    pub gaps: Gaps,
-}
-
-impl Side {
-    /// Gaps per second; 0 when there is no time.
-    pub fn gaps_per_second(&self) -> f64 {
-        self.gaps.count as f64 / self.time.as_secs_f64().max(1e-9)
-    }
 }
 
 /// Where the worker under test runs, and what it is asked.
@@ -114,7 +81,8 @@ impl Threads for Watched {
                 start.outbox,
             );
             let looks = VecDeque::with_capacity(LOOKS);
-            let mut bench = Bench { worker: worker.unwrap(), feed, clock: start.clock, flows, looks };
+            let mut bench =
+                Bench { worker: worker.unwrap(), feed, clock: start.clock, cpu: start.cpu, flows, looks };
             life.set_alive();
             let table = bench.worker.conns().table();
             let report =
@@ -136,6 +104,7 @@ struct Bench<'port> {
     worker: Worker<Mbuf<'port>>,
     feed: Feed<'port>,
     clock: dpdk_sys::TscClock,
+    cpu: usize,
     flows: u32,
     /// Packets per second at most, the last first.
     looks: VecDeque<f64>,
@@ -152,7 +121,7 @@ impl Bench<'_> {
             Task::Connect => {
                 for offer in [Offer::Syns, Offer::All] {
                     self.feed.offer(offer);
-                    while self.feed.seen.taken < u64::from(self.flows) {
+                    while self.feed.seen().taken < u64::from(self.flows) {
                         self.poll();
                     }
                 }
@@ -187,7 +156,7 @@ impl Bench<'_> {
             }
         }
         let time = begun.elapsed();
-        (time, self.feed.seen.taken as f64 / time.as_secs_f64())
+        (time, self.feed.seen().taken as f64 / time.as_secs_f64())
     }
 
     /// What the worker forwards at most just now, packets per second.
@@ -200,48 +169,70 @@ impl Bench<'_> {
 
     /// A slice under load; the maximum that the load is a share of.
     fn watch(&mut self, side: &mut Side) -> f64 {
-        let before = preempted();
+        let begun = Begun::now(self.cpu);
         let ahead = self.look();
         let maximum = median(self.looks.iter().copied());
         let (time, _) = self.slice(Offer::Rate(LOAD * maximum), SLICE);
-        let seen = self.feed.seen;
+        let seen = self.feed.seen();
         let behind = self.look();
         self.feed.offer(Offer::Nothing);
         if ahead.min(behind) < STEADY * maximum {
             side.slow += 1;
         } else {
-            side.take(before, time, seen.offered, seen.dropped, seen.gaps);
+            begun.end(side, time, &seen);
         }
         maximum
     }
 
     fn spin(&mut self, rate: f64, side: &mut Side) {
         self.worker.rest();
-        let before = preempted();
-        let (mut gaps, mut dropped, begun) = (Gaps::default(), 0.0, self.clock.now_ns());
-        let mut last = begun;
-        while last - begun < SLICE.as_nanos() as u64 {
-            let now = self.clock.now_ns();
-            gaps.note(now - last);
-            dropped += (now - last).saturating_sub(super::feed::RING_NS) as f64 * rate / 1e9;
-            last = now;
+        let begun = Begun::now(self.cpu);
+        let mut watch = Watch::new(self.clock);
+        let mut seen = Seen::default();
+        let (start, mut last) = (Instant::now(), 0);
+        let first = watch.last_ns();
+        while last < first + SLICE.as_nanos() as u64 {
+            let Gap { ns, taken_ns } = watch.poll();
+            let arrive = |ring: &mut Ring, ns| {
+                ring.arrive(ns, rate);
+                ring.give_all();
+            };
+            arrive(&mut seen.ring, ns);
+            arrive(&mut seen.own, ns - taken_ns);
+            last = watch.last_ns();
         }
-        let time = Duration::from_nanos(last - begun);
-        side.take(before, time, time.as_secs_f64() * rate, dropped, gaps);
+        let time = start.elapsed();
+        seen.offered = time.as_secs_f64() * rate;
+        seen.gaps = watch.gaps;
+        begun.end(side, time, &seen);
     }
 }
 
-impl Side {
-    fn take(&mut self, before: u64, time: Duration, offered: f64, dropped: f64, gaps: Gaps) {
-        if preempted() != before {
-            self.shared += 1;
+/// What the kernel had counted when a slice began.
+struct Begun {
+    cpu: usize,
+    at: Instant,
+    usage: Usage,
+    interrupts: Interrupts,
+}
+
+impl Begun {
+    fn now(cpu: usize) -> Begun {
+        let (interrupts, usage) = (Interrupts::now(cpu), Usage::now());
+        Begun { cpu, at: Instant::now(), usage, interrupts }
+    }
+
+    /// Takes the slice in.
+    fn end(&self, side: &mut Side, time: Duration, seen: &Seen) {
+        let (counted, usage) = (self.at.elapsed(), Usage::now());
+        if usage.switches != self.usage.switches {
+            side.shared += 1;
             return;
         }
-        self.time += time;
-        self.offered += offered;
-        self.dropped += dropped;
-        self.gaps.count += gaps.count;
-        self.gaps.max_ns = self.gaps.max_ns.max(gaps.max_ns);
+        side.interrupts.add(&self.interrupts, &Interrupts::now(self.cpu));
+        side.counted += counted;
+        side.faults += usage.faults - self.usage.faults;
+        side.take(time, seen);
     }
 }
 
@@ -249,11 +240,4 @@ fn median(of: impl Iterator<Item = f64>) -> f64 {
     let mut of: Vec<f64> = of.collect();
     of.sort_by(f64::total_cmp);
     of.get(of.len() / 2).copied().unwrap_or_default()
-}
-
-/// How often the kernel has taken this thread's CPU away for another thread.
-fn preempted() -> u64 {
-    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:")).unwrap();
-    line.trim().parse().unwrap()
 }
