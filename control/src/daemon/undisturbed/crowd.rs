@@ -20,7 +20,7 @@ const SOCKET: &str = "WEIR_TEST_CROWD_SOCKET";
 /// Connects.
 const CONNECTS: usize = 10_000;
 /// Clients that die.
-const DEAD: usize = 300;
+const DEAD: usize = 60;
 /// How long the readers do not read.
 const SLOW: Duration = Duration::from_secs(1);
 

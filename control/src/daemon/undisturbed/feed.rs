@@ -65,6 +65,13 @@ impl Ring {
         }
     }
 
+    /// The same when of these nanoseconds, or of those before, some were taken from the thread.
+    #[inline(always)]
+    pub fn arrive_alone(&mut self, ns: u64, taken_ns: u64, rate: f64) {
+        self.arrive(ns.saturating_sub(taken_ns), rate);
+        self.waiting = (self.waiting - taken_ns.saturating_sub(ns) as f64 * rate / 1e9).max(0.0);
+    }
+
     /// Gives a poll its packets, a burst at most.
     #[inline(always)]
     fn give(&mut self) -> usize {
@@ -135,7 +142,7 @@ impl<'port> Feed<'port> {
             return if self.offer == Offer::Nothing { 0 } else { BURST };
         };
         self.seen.offered += ns as f64 * rate / 1e9;
-        self.seen.own.arrive(ns - taken_ns, rate);
+        self.seen.own.arrive_alone(ns, taken_ns, rate);
         self.seen.own.give();
         self.seen.ring.arrive(ns, rate);
         self.seen.ring.give()

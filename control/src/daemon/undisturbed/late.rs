@@ -31,7 +31,7 @@ pub struct Gaps {
     /// In so many the thread ran: a long poll, or an interrupt. Nanoseconds of the longest.
     pub ran: u64,
     pub ran_max_ns: u64,
-    /// Nanoseconds in gaps that were taken from the thread.
+    /// Nanoseconds that were taken from the thread, in gaps of any length.
     pub taken_ns: u64,
 }
 
@@ -54,7 +54,7 @@ impl Gaps {
 pub struct Gap {
     /// How long, nanoseconds.
     pub ns: u64,
-    /// What of it was taken from the thread, nanoseconds; known of gaps above [`GAP_NS`] only.
+    /// What was taken from the thread since the last look, nanoseconds; 0 when this was no look.
     pub taken_ns: u64,
 }
 
@@ -101,10 +101,8 @@ impl Watch {
         if ns > GAP_NS {
             return self.late(ns);
         }
-        if now - self.looked_ns > LOOK_NS {
-            self.look();
-        }
-        Gap { ns, taken_ns: 0 }
+        let taken_ns = if now - self.looked_ns > LOOK_NS { self.taken() } else { 0 };
+        Gap { ns, taken_ns }
     }
 
     /// Time of the last poll, nanoseconds.
@@ -114,13 +112,11 @@ impl Watch {
 
     #[cold]
     fn late(&mut self, ns: u64) -> Gap {
-        let ran_ns = thread_cpu_ns() - self.ran_ns;
-        let taken_ns = (self.last_ns - self.looked_ns).saturating_sub(ran_ns).min(ns);
+        let taken_ns = self.taken();
         let usage = Usage::now();
         let gaps = &mut self.gaps;
         gaps.count += 1;
         gaps.max_ns = gaps.max_ns.max(ns);
-        gaps.taken_ns += taken_ns;
         if taken_ns > ns / 2 {
             let switched = usage.switches != self.usage.switches;
             *(if switched { &mut gaps.switched } else { &mut gaps.stolen }) += 1;
@@ -135,7 +131,16 @@ impl Watch {
         Gap { ns, taken_ns }
     }
 
+    /// What was taken from the thread since the last look, up to the last poll.
     #[inline(never)]
+    fn taken(&mut self) -> u64 {
+        let ran_ns = thread_cpu_ns() - self.ran_ns;
+        let taken_ns = (self.last_ns - self.looked_ns).saturating_sub(ran_ns);
+        self.gaps.taken_ns += taken_ns;
+        self.look();
+        taken_ns
+    }
+
     fn look(&mut self) {
         self.ran_ns = thread_cpu_ns();
         self.last_ns = self.clock.now_ns();

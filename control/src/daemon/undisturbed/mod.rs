@@ -46,6 +46,9 @@ const WATCHED: Duration = Duration::from_secs(8);
 /// Between two looks when control has nothing to do.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// Bytes that are copied at once: more than the caches of a CPU of one's own hold.
+const COPIED: usize = 16 << 20;
+
 struct Size {
     soak: bool,
     services: usize,
@@ -110,6 +113,14 @@ impl Run<'_> {
         println!("worker: at most {:.2} million packets a second", maximum / 1e6);
         let idle = self.watch("nothing", true, || std::thread::sleep(PAUSE));
         self.judge("nothing", &idle, maximum);
+
+        // What the machine's two CPUs take from each other, without Weir.
+        self.watch("an empty loop on control's CPU", true, || busy(|| ()));
+        let (from, mut to) = (vec![1_u8; COPIED], vec![0_u8; COPIED]);
+        let to = RefCell::new(&mut to);
+        self.watch("memory copied on control's CPU", true, || {
+            busy(|| to.borrow_mut().copy_from_slice(&from))
+        });
 
         let [additions, removals] = self.site.services(self.size.services);
         let report = self.watch("services restored and listed", true, || {
@@ -227,6 +238,15 @@ impl Run<'_> {
             let flows = self.size.flows as usize;
             assert_eq!((clients.len(), unique.len()), (flows, flows));
         }
+    }
+}
+
+/// Does this again and again for a while.
+fn busy(work: impl Fn()) {
+    let begun = Instant::now();
+    while begun.elapsed() < PAUSE {
+        work();
+        std::hint::black_box(());
     }
 }
 

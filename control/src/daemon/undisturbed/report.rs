@@ -33,6 +33,8 @@ pub struct Side {
     /// Those of them that the worker itself was too slow for: a ring that does not fill while the thread does not run
     /// would have lost them too.
     pub own_dropped: f64,
+    /// Slices in which that happened.
+    pub behind: u64,
     /// Gaps between polls.
     pub gaps: Gaps,
     /// Interrupts of the CPU and page faults of the thread, in this much time: looks at the maximum are in it.
@@ -53,6 +55,7 @@ impl Side {
         self.offered += seen.offered;
         self.dropped += seen.ring.dropped;
         self.own_dropped += seen.own.dropped;
+        self.behind += u64::from(seen.own.dropped >= 1.0);
         self.gaps.add(&seen.gaps);
     }
 }
@@ -65,12 +68,13 @@ impl fmt::Display for Side {
         writeln!(
             f,
             "{seconds:.1} s alone ({} slices shared, {} slow), {:.3} million packets offered, {:.0} lost, {:.0} of them \
-             while the thread ran",
+             while the thread ran ({} slices)",
             self.shared,
             self.slow,
             self.offered / 1e6,
             self.dropped,
             self.own_dropped,
+            self.behind,
         )?;
         writeln!(
             f,

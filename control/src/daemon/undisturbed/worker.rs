@@ -193,12 +193,9 @@ impl Bench<'_> {
         let first = watch.last_ns();
         while last < first + SLICE.as_nanos() as u64 {
             let Gap { ns, taken_ns } = watch.poll();
-            let arrive = |ring: &mut Ring, ns| {
-                ring.arrive(ns, rate);
-                ring.give_all();
-            };
-            arrive(&mut seen.ring, ns);
-            arrive(&mut seen.own, ns - taken_ns);
+            seen.ring.arrive(ns, rate);
+            seen.own.arrive_alone(ns, taken_ns, rate);
+            [&mut seen.ring, &mut seen.own].into_iter().for_each(Ring::give_all);
             last = watch.last_ns();
         }
         let time = start.elapsed();
