@@ -155,9 +155,7 @@ impl Daemon<'_> {
         }
         self.idle_ticks += 1;
         let idle = self.idle_ticks > IDLE_TICKS;
-        if self.journal.is_to_compact(idle)
-            && let Err(error) = self.journal.compact()
-        {
+        if let Err(error) = self.journal.tick(idle) {
             warn!(target: "weir::journal", %error, "not compacted");
         }
         self.ticks += 1;

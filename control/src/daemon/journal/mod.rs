@@ -4,10 +4,12 @@
 //! with its ops. One publication is one `write`, so that a killed process leaves whole records and at most one
 //! torn line at the end, which the next start cuts. The kernel keeps what was written; `fsync` is for a
 //! compaction and the stop, so a power cut may lose the last seconds. A compaction folds all but the last
-//! [`KEPT`] revisions into the first record, in a new file that takes the old one's name.
+//! [`KEPT`] revisions into the first record, in a new file that takes the old one's name; a thread of its own makes it
+//! ([`compaction`]).
 //!
 //! A lock on the directory keeps a second daemon out. Control thread only; each call blocks for its disk I/O.
 
+mod compaction;
 mod record;
 
 use std::fs::{self, File, OpenOptions};
@@ -19,6 +21,7 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use tracing::{debug, error, warn};
 
+use self::compaction::{Compaction, Made};
 pub use self::record::{Author, Record, State};
 use self::record::{Head, Reading, VERSION, line, read};
 use crate::failure::Failure;
@@ -31,6 +34,8 @@ const SURPLUS_RECORDS: usize = 1024;
 const SURPLUS_BYTES: u64 = 8 << 20;
 /// So many times that, and it is not waited for a pause.
 const SURPLUS_URGENT: u64 = 16;
+/// Ticks between a compaction that failed and the next.
+const RETRY_TICKS: u32 = 60;
 /// Name of the file.
 const FILE: &str = "journal";
 /// Name of the file while it is made.
@@ -43,6 +48,8 @@ const CUT_FILE: &str = "journal.cut";
 /// An open journal.
 #[derive(Debug)]
 pub struct Journal {
+    /// A compaction under way. The first field: it ends before the lock is given up.
+    compaction: Option<Compaction>,
     dir: PathBuf,
     /// Locked as long as this lives.
     lock: File,
@@ -54,6 +61,8 @@ pub struct Journal {
     records: usize,
     /// An error left the end of the file in doubt: nothing more is written.
     broken: bool,
+    /// Ticks until a compaction is tried again after one that failed.
+    retry_ticks: u32,
 }
 
 impl Journal {
@@ -111,6 +120,7 @@ impl Journal {
         let mut state = State::default();
         records.iter().for_each(|record| state.take(record));
         let journal = Journal {
+            compaction: None,
             dir: dir.to_owned(),
             lock,
             file,
@@ -118,7 +128,10 @@ impl Journal {
             compact_bytes: good as u64,
             records: records.len(),
             broken: false,
+            retry_ticks: 0,
         };
+        // A compaction was killed; the old file is whole.
+        let _ = fs::remove_file(dir.join(NEW_FILE));
         Ok((journal, (!records.is_empty()).then_some(state)))
     }
 
@@ -148,7 +161,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Takes back the record that was appended last, as nothing came of it.
+    /// Takes back the record that was appended last, as nothing came of it; before the next tick, so no compaction has it.
     pub fn take_back(&mut self, record: &Record) {
         let before = self.bytes - line(record).len() as u64;
         self.end_at(before);
@@ -182,7 +195,7 @@ impl Journal {
     }
 
     /// Whether a compaction is worth it; `idle`: nothing was changed of late.
-    pub fn is_to_compact(&self, idle: bool) -> bool {
+    fn is_to_compact(&self, idle: bool) -> bool {
         let times = if idle { 1 } else { SURPLUS_URGENT };
         let surplus_bytes = self.bytes.saturating_sub(self.compact_bytes);
         let worth = self.records > KEPT + SURPLUS_RECORDS * times as usize
@@ -190,19 +203,39 @@ impl Journal {
         worth && self.records > KEPT && !self.broken
     }
 
-    /// Folds all but the last [`KEPT`] revisions into one record; on disk when this returns.
+    /// Once a second: starts a compaction if it is worth it, ends one whose file is made. Blocks for milliseconds.
+    /// `idle`: nothing was changed of late.
     ///
     /// # Errors
-    /// The disk's; the journal is as it was.
-    pub fn compact(&mut self) -> io::Result<()> {
-        let records = self.read()?;
-        let (folded, kept) = records.split_at(records.len().saturating_sub(KEPT - 1));
-        let Some(last) = folded.last() else { return Ok(()) };
-        let mut state = State::default();
-        folded.iter().for_each(|record| state.take(record));
+    /// The compaction has failed; the journal is as it was.
+    pub fn tick(&mut self, idle: bool) -> io::Result<()> {
+        if let Some(compaction) = &mut self.compaction {
+            let ready = compaction.ready(self.bytes);
+            if let Ok(None) = ready {
+                return Ok(());
+            }
+            let ended = ready.and_then(|made| made.map_or(Ok(()), |made| self.take_over(made)));
+            self.compaction = None;
+            return ended.inspect_err(|_| self.retry_ticks = RETRY_TICKS);
+        }
+        self.retry_ticks = self.retry_ticks.saturating_sub(1);
+        if self.retry_ticks == 0 && self.is_to_compact(idle) { self.start_compaction() } else { Ok(()) }
+    }
+
+    fn start_compaction(&mut self) -> io::Result<()> {
+        self.compaction = Some(Compaction::start(&self.dir, self.bytes, self.records)?);
+        Ok(())
+    }
+
+    /// Goes on with the new file, which holds everything that this one does.
+    fn take_over(&mut self, made: Made) -> io::Result<()> {
+        fs::rename(self.dir.join(NEW_FILE), self.dir.join(FILE))?;
+        let before = self.compaction.as_ref().map_or(self.records, |compaction| compaction.records_before);
         let (records, bytes) = (self.records, self.bytes);
-        let all: Vec<Record> = std::iter::once(state.as_record(last)).chain(kept.iter().cloned()).collect();
-        self.replace(&all)?;
+        self.records = made.records + (self.records - before);
+        (self.file, self.bytes, self.compact_bytes) = (made.file, made.bytes, made.bytes);
+        self.broken = false;
+        compaction::sync_names(&self.dir);
         debug!(
             target: "weir::journal", records_before = records, records = self.records, bytes_before = bytes,
             bytes = self.bytes, "compacted"
@@ -235,6 +268,7 @@ impl Journal {
 
     /// Puts these records in place of the file's, all or nothing.
     fn replace(&mut self, records: &[Record]) -> io::Result<()> {
+        self.compaction = None;
         let (path, new_path) = (self.dir.join(FILE), self.dir.join(NEW_FILE));
         let made = (|| -> io::Result<(File, u64)> {
             let mut content = line(&Head { weir_journal: VERSION });

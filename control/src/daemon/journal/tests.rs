@@ -97,6 +97,14 @@ fn written(dir: &Path, revisions: &[Vec<Op>]) -> (Journal, Vec<State>) {
     (journal, states)
 }
 
+/// Goes on until the compaction under way is over.
+fn end_compaction(journal: &mut Journal) {
+    while journal.compaction.is_some() {
+        journal.tick(false).unwrap();
+    }
+    assert!(!journal.dir.join(NEW_FILE).exists());
+}
+
 fn other_version() -> String {
     line(&Head { weir_journal: VERSION + 1 })
 }
@@ -110,16 +118,27 @@ proptest! {
 
     #[test]
     fn a_replay_makes_the_table_and_every_kept_revision(
-        revisions in prop::collection::vec(prop::collection::vec(ops(), 0..4), 0..150)
+        revisions in prop::collection::vec(prop::collection::vec(ops(), 0..4), 0..150),
+        meanwhile in prop::collection::vec(prop::collection::vec(ops(), 0..4), 0..20),
     ) {
         let dir = tempfile::tempdir().unwrap();
-        let (mut journal, states) = written(dir.path(), &revisions);
-        let last = states.last().unwrap();
+        let (mut journal, mut states) = written(dir.path(), &revisions);
         for compacted in [false, true] {
             if compacted {
-                journal.compact().unwrap();
-                assert!(journal.records <= KEPT);
+                journal.start_compaction().unwrap();
+                for ops in &meanwhile {
+                    let mut state = states.last().unwrap().clone();
+                    let record = record(state.revision + 1, ops.clone());
+                    journal.append(&record).unwrap();
+                    state.take(&record);
+                    states.push(state);
+                    journal.append(&self::record(states.len() as u64, vec![Op::Clear])).unwrap();
+                    journal.take_back(&self::record(states.len() as u64, vec![Op::Clear]));
+                }
+                end_compaction(&mut journal);
+                assert!(journal.records <= KEPT + meanwhile.len());
             }
+            let last = states.last().unwrap();
             let history = journal.history().unwrap();
             assert_eq!(history.len(), states.len().min(KEPT));
             assert_eq!(history.last().unwrap().what, record(last.revision, Vec::new()).what);
@@ -130,6 +149,7 @@ proptest! {
                 }
             }
         }
+        let last = states.last().unwrap();
         let next = record(last.revision + 1, vec![service(4, "rr", 0)]);
         journal.append(&next).unwrap();
         journal.append(&record(last.revision + 2, vec![Op::Clear])).unwrap();
@@ -235,6 +255,104 @@ fn what_cannot_be_used_is_moved_away_or_refused() {
     assert_eq!(failure.exit, crate::failure::Exit::Environment);
     assert!(failure.why.contains("version 2"), "{failure}");
     assert_eq!(fs::read_to_string(dir.path().join(FILE)).unwrap(), other_version());
+}
+
+#[test]
+fn a_new_file_that_was_not_finished_counts_for_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (bytes, _, states) = sample(dir.path());
+    let elsewhere = tempfile::tempdir().unwrap();
+    drop(written(elsewhere.path(), &[vec![service(3, "rr", 0)], vec![Op::Clear]]));
+    let new = fs::read(elsewhere.path().join(FILE)).unwrap();
+    for length in 0..=new.len() {
+        fs::write(dir.path().join(NEW_FILE), &new[..length]).unwrap();
+        assert_same(&reopened(dir.path()).unwrap(), states.last().unwrap());
+        assert!(!dir.path().join(NEW_FILE).exists(), "left over");
+        assert_eq!(fs::read(dir.path().join(FILE)).unwrap(), bytes);
+    }
+}
+
+#[test]
+fn a_compaction_that_fails_leaves_the_journal_and_is_tried_again_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut journal, _) = written(dir.path(), &vec![vec![service(3, "rr", 0)]; 70]);
+    let before = fs::read(dir.path().join(FILE)).unwrap();
+    // No file can be made there.
+    fs::create_dir(dir.path().join(NEW_FILE)).unwrap();
+    journal.records += SURPLUS_RECORDS;
+    journal.tick(true).unwrap();
+    let failed = std::iter::repeat_with(|| journal.tick(true)).find(Result::is_err);
+    assert!(failed.is_some() && journal.compaction.is_none());
+    assert_eq!(fs::read(dir.path().join(FILE)).unwrap(), before);
+    fs::remove_dir(dir.path().join(NEW_FILE)).unwrap();
+    for _ in 1..RETRY_TICKS {
+        journal.tick(true).unwrap();
+        assert!(journal.compaction.is_none(), "tried again at once");
+    }
+    journal.tick(true).unwrap();
+    assert!(journal.compaction.is_some());
+    end_compaction(&mut journal);
+    assert!(fs::read(dir.path().join(FILE)).unwrap().len() < before.len());
+}
+
+/// Names the directory to the process that is killed.
+const KILLED_DIR: &str = "WEIR_TEST_JOURNAL_DIR";
+
+/// What this revision changes.
+fn nth(revision: u64) -> Record {
+    let number = (revision % 5) as u8;
+    record(revision, vec![service(number, "rr", 0), Op::Dest(key(number), dest(1, revision as i32))])
+}
+
+/// Not a test by itself: what the next one kills. Says which revisions are written.
+#[test]
+fn writes_and_compacts_until_it_is_killed() {
+    let Some(dir) = std::env::var_os(KILLED_DIR) else { return };
+    let (mut journal, state) = Journal::open(dir.as_ref()).unwrap();
+    let mut revision = state.map_or(0, |state| state.revision);
+    if revision == 0 {
+        journal.begin(&State::default(), &record(0, Vec::new())).unwrap();
+    }
+    loop {
+        revision += 1;
+        journal.append(&nth(revision)).unwrap();
+        println!("\nwritten {revision}");
+        journal.tick(false).unwrap();
+        if journal.records > 2 * KEPT && journal.compaction.is_none() {
+            journal.start_compaction().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_kill_in_a_compaction_loses_nothing_that_was_written() {
+    use std::io::BufRead;
+
+    let rounds = if std::env::var_os("WEIR_SOAK").is_some() { 1000 } else { 50 };
+    let dir = tempfile::tempdir().unwrap();
+    let mut expected = State::default();
+    let mut unfinished = 0;
+    for round in 0..rounds {
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "daemon::journal::tests::writes_and_compacts_until_it_is_killed"]);
+        command.arg("--nocapture").env(KILLED_DIR, dir.path()).stdout(std::process::Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let lines = io::BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut written = lines.filter_map(|line| line.ok()?.strip_prefix("written ")?.parse::<u64>().ok());
+        let first = written.next().unwrap();
+        let reading = std::thread::spawn(move || written.last());
+        std::thread::sleep(std::time::Duration::from_micros(round * 7919 % 15_000));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let last = reading.join().unwrap().unwrap_or(first);
+        unfinished += usize::from(dir.path().join(NEW_FILE).exists());
+        let state = reopened(dir.path()).unwrap();
+        assert!((last..=last + 1).contains(&state.revision), "{} after {last}", state.revision);
+        (expected.revision + 1..=state.revision).for_each(|revision| expected.take(&nth(revision)));
+        assert_same(&state, &expected);
+    }
+    println!("{rounds} kills, {unfinished} with an unfinished file, {} revisions", expected.revision);
+    assert!(unfinished > 0, "no kill in the midst of a compaction");
 }
 
 #[test]
