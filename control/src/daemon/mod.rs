@@ -1,7 +1,7 @@
 //! `weir run`: the daemon.
 //!
 //! Threads: `weir-c` (this one) boots, publishes, serves the control socket; `weir-w:N` are the workers,
-//! `weir-e:0:N` the estimators.
+//! `weir-e:0:N` the estimators; `weir-j` comes and goes with a compaction of the journal.
 //!
 //! Order of the start: configuration, socket path free, journal, EAL, pool, ports, registry and first snapshot,
 //! workers, control socket, READY. Each step undoes itself by drop, so a start that fails leaves nothing:
