@@ -300,7 +300,7 @@ const KILLED_DIR: &str = "WEIR_TEST_JOURNAL_DIR";
 
 /// What this revision changes.
 fn nth(revision: u64) -> Record {
-    let number = (revision % 5) as u8;
+    let number = (revision % 250) as u8;
     record(revision, vec![service(number, "rr", 0), Op::Dest(key(number), dest(1, revision as i32))])
 }
 
@@ -320,6 +320,7 @@ fn writes_and_compacts_until_it_is_killed() {
         journal.tick(false).unwrap();
         if journal.records > 2 * KEPT && journal.compaction.is_none() {
             journal.start_compaction().unwrap();
+            println!("\ncompacting");
         }
     }
 }
@@ -337,11 +338,12 @@ fn a_kill_in_a_compaction_loses_nothing_that_was_written() {
         command.args(["--exact", "daemon::journal::tests::writes_and_compacts_until_it_is_killed"]);
         command.arg("--nocapture").env(KILLED_DIR, dir.path()).stdout(std::process::Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let lines = io::BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut written = lines.filter_map(|line| line.ok()?.strip_prefix("written ")?.parse::<u64>().ok());
-        let first = written.next().unwrap();
-        let reading = std::thread::spawn(move || written.last());
-        std::thread::sleep(std::time::Duration::from_micros(round * 7919 % 15_000));
+        let mut lines = io::BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let number = |line: String| line.strip_prefix("written ")?.parse::<u64>().ok();
+        let begun = lines.by_ref().take_while(|line| line != "compacting");
+        let first = begun.filter_map(number).last().unwrap_or_default();
+        let reading = std::thread::spawn(move || lines.filter_map(number).last());
+        std::thread::sleep(std::time::Duration::from_micros(round * 797 % 5_000));
         child.kill().unwrap();
         child.wait().unwrap();
         let last = reading.join().unwrap().unwrap_or(first);
