@@ -18,6 +18,7 @@ use std::sync::atomic::{
 use arrayvec::ArrayVec;
 use dpdk_sys::{COLUMNS, Prefault, Slab, SlabError, sum_columns};
 
+use crate::sync::point;
 use crate::verdict::DropReason;
 
 /// Object slot of the totals.
@@ -119,6 +120,7 @@ impl CounterSlab {
     /// Stamp of a block: 0 before anything was counted in it, another number after each count. Who reads it and
     /// then the counters sees all that was counted before. Any thread.
     pub fn stamp(&self, block: usize) -> u64 {
+        point();
         self.stamps[block].load(Acquire)
     }
 
@@ -127,6 +129,7 @@ impl CounterSlab {
     fn touch(&self, dest: u32, service: u32) {
         for slot in [dest, service] {
             let stamp = &self.stamps[slot as usize / BLOCK];
+            point();
             stamp.store(stamp.load(Relaxed).wrapping_add(1), Release);
         }
     }
@@ -144,6 +147,7 @@ impl CounterSlab {
     }
 
     fn add_to(&self, slot: u32, sum: &mut Totals) {
+        point();
         let cells = &self.packets[slot as usize];
         sum.inpkts += cells[INPKTS].load(Relaxed);
         sum.outpkts += cells[OUTPKTS].load(Relaxed);
@@ -180,6 +184,7 @@ fn sum_cells<'a>(
     };
     let mut groups = slabs.chunks(COLUMNS).map(columns).peekable();
     while let Some(group) = groups.next() {
+        point();
         sum_columns(sums, &group, groups.peek().map_or(&[], |next| next));
     }
 }
@@ -288,5 +293,6 @@ impl WorkerFigures {
 /// Adds to a cell that only the calling thread writes.
 #[inline]
 pub fn bump(cell: &AtomicU64, n: u64) {
+    point();
     cell.store(cell.load(Relaxed).wrapping_add(n), Relaxed);
 }

@@ -36,6 +36,7 @@ pub mod sched;
 pub mod service;
 pub mod snapshot;
 pub mod steer;
+mod sync;
 pub mod verdict;
 pub mod wire;
 pub mod worker;

@@ -5,11 +5,12 @@
 //! the summing without a lock, then always [`Block::finish`]. What control adds in between is left for the next pass: the sums at
 //! hand are older than the point it started from.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use crate::counters::{BLOCK, CounterSlab, TOTALS, Totals};
 use crate::est::filter::{self, bytes_shown, packets_shown, step};
 use crate::est::{GUARD_NS, Rates, Snapshot};
+use crate::sync::Mutex;
 
 /// Where a block is passed: a thread's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,13 @@
 //! [`Estimators`]: what control and the estimator threads share.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use crate::counters::{self, BLOCK, CounterSlab, TOTALS, Totals};
 use crate::est::block::Block;
 use crate::est::calibrate::Calibration;
 use crate::est::plan::Plan;
 use crate::est::{Event, Settings, Snapshot, Status};
+use crate::sync::Mutex;
 
 /// All estimators. Control hands slots out and back through it, reads and zeroes; each thread's [`crate::est::Engine`]
 /// passes them. No call waits for a pass, only for a lock that is held for microseconds.

@@ -2,6 +2,7 @@
 
 mod balance;
 mod block;
+mod interleaved;
 mod machine;
 mod model;
 mod tables;
