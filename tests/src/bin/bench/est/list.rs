@@ -3,23 +3,55 @@
 use std::hint::black_box;
 use std::slice::from_ref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 use dataplane::counters::{self, CounterSlab, Totals};
 use dataplane::est::Rates;
 use dataplane::est::filter::{self, bytes_shown, packets_shown, step};
 use dpdk_sys::{Prefault, Slab};
 use tests::est::{Rig, thread_cpu_ns};
+use zerocopy::FromZeros;
 
 /// End of the list.
-const END: u32 = u32::MAX;
+const END: u64 = u64::MAX;
 
-/// An estimator as in the kernel: the link and its rates in the object, so that each step waits for the one before.
+/// `struct ip_vs_stats` of Linux 6.2 and later, field by field: 280 bytes, the link to the next one in the middle, a spin lock
+/// that each pass takes. Two lie further apart in the kernel, each in its service's or destination's memory.
+#[derive(FromZeros)]
+#[repr(C)]
 struct Object {
-    next: u32,
-    slot: u32,
+    /// `kstats`: the sums as shown, and rates that only readers write.
+    sums: [u64; 5],
+    rates_read: [u64; 5],
+    /// `est.list`: the next object (a pointer there), and the one before.
+    next: u64,
+    before: u64,
     last: [u64; 5],
     rate: [u64; 5],
+    /// Thread, row and chain.
+    place: u64,
+    /// `cpustats`: where its counters are; the object's slot.
+    slot: u64,
+    lock: AtomicU32,
+    padding: u32,
+    /// `kstats0`: sums and rates at the last zeroing.
+    zero: [u64; 10],
+}
+
+impl Object {
+    /// `spin_lock` as long as nobody holds it: one locked instruction.
+    fn lock(&self) {
+        while self.lock.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
+            std::hint::spin_loop();
+        }
+    }
+
+    fn unlock(&self) {
+        self.lock.store(0, Release);
+    }
 }
 
 /// One list of all estimators in random order over the rig's own counters, and over a copy laid out as in the kernel: 40 bytes
@@ -27,13 +59,13 @@ struct Object {
 pub struct List {
     slabs: Vec<Arc<CounterSlab>>,
     cpus: Vec<Vec<[AtomicU64; 5]>>,
-    objects: Vec<Object>,
-    first: u32,
+    objects: Slab<Object>,
+    first: u64,
 }
 
 impl List {
     /// The estimators of `rig` with the counters as they are now, rates at 0.
-    pub fn new(rig: &Rig) -> Self {
+    pub fn new(rig: &Rig) -> Result<Self, String> {
         let n = rig.slots.len();
         let mut order: Vec<u32> = (0..n as u32).collect();
         let mut seed = 0x2545_f491_4f6c_dd1du64;
@@ -41,17 +73,20 @@ impl List {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             order.swap(i, ((seed >> 33) % (i as u64 + 1)) as usize);
         }
-        let object = |&slot: &u32| Object { next: END, slot, last: [0; 5], rate: [0; 5] };
-        let mut objects: Vec<Object> = rig.slots.iter().map(object).collect();
+        let mut objects = Slab::<Object>::zeroed(n, Prefault::Now).map_err(|e| e.to_string())?;
+        for (object, slot) in objects.iter_mut().zip(&rig.slots) {
+            (object.next, object.slot) = (END, u64::from(*slot));
+        }
         for pair in order.windows(2) {
-            objects[pair[0] as usize].next = pair[1];
+            objects[pair[0] as usize].next = pair[1].into();
+            objects[pair[1] as usize].before = pair[0].into();
         }
         let cpu = |slab| -> Vec<[AtomicU64; 5]> {
             let cells = |&slot| array(counters::sum(from_ref(slab), slot)).map(AtomicU64::new);
             rig.slots.iter().map(cells).collect()
         };
         let cpus = rig.slabs.iter().map(cpu).collect();
-        Self { slabs: rig.slabs.clone(), cpus, objects, first: order[0] }
+        Ok(Self { slabs: rig.slabs.clone(), cpus, objects, first: order[0].into() })
     }
 
     /// Passes all estimators; CPU time, nanoseconds.
@@ -76,10 +111,10 @@ impl List {
 
     /// Every estimator's rates must be the engine's.
     pub fn compare(&self, rig: &Rig) -> Result<(), String> {
-        for object in &self.objects {
+        for object in self.objects.iter() {
             let [cps, inpps, outpps] = std::array::from_fn(|i| packets_shown(object.rate[i]));
             let [inbps, outbps] = std::array::from_fn(|i| bytes_shown(object.rate[i + 3]));
-            let ours = rig.est.read(object.slot).map(|snapshot| snapshot.rates);
+            let ours = rig.est.read(object.slot as u32).map(|snapshot| snapshot.rates);
             if ours != Some(Rates { cps, inpps, outpps, inbps, outbps }) {
                 return Err(format!("slot {}: {ours:?}, the list has {:?}", object.slot, object.rate));
             }
@@ -88,16 +123,19 @@ impl List {
     }
 }
 
-fn walk(objects: &mut [Object], first: u32, sum: impl Fn(usize, u32) -> [u64; 5]) -> u64 {
+fn walk(objects: &mut [Object], first: u64, sum: impl Fn(usize, u32) -> [u64; 5]) -> u64 {
     let before = thread_cpu_ns();
     let mut at = first;
     while at != END {
         let object = &mut objects[at as usize];
-        let sums = sum(at as usize, object.slot);
+        object.lock();
+        object.sums = sum(at as usize, object.slot as u32);
+        let sums = object.sums;
         for (lane, shift) in [filter::CONNS].into_iter().chain(filter::PACKETS).enumerate() {
             object.rate[lane] = step(object.rate[lane], object.last[lane], sums[lane], shift);
         }
         object.last = sums;
+        object.unlock();
         at = object.next;
     }
     thread_cpu_ns() - before

@@ -41,7 +41,7 @@ fn walk(bench: &mut Bench<'_>, workers: usize, ests: usize, name: &str) -> Resul
     }
     let mut rig = Rig::new(workers, ests)?;
     rig.fill();
-    let mut list = List::new(&rig);
+    let mut list = List::new(&rig)?;
     let bytes = workers * ests * BYTES;
     let stream = Stream::new(bytes)?;
     let (mut ours, mut theirs, mut rate, mut reading) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
