@@ -1,11 +1,16 @@
-//! What one estimator costs at start, measured as kernel IPVS does: the best of twelve runs over one estimator whose counters
-//! are hot, times four for the caches of real operation. Later each thread goes by `Cost`, which its own work measures.
+//! What one estimator costs at start, measured as kernel IPVS does: the best of twelve runs over counters that are hot, times
+//! four for the caches of real operation. The kernel passes one estimator again and again; a pass here is [`PASS_SLOTS`] of
+//! them, as a piece of a row is, for of one alone it is chance what it costs (where its few lines happen to lie, what
+//! reading the clock takes). Later each thread goes by `Cost`, which its own work measures.
 
 use crate::counters::BLOCK;
 use crate::est::{Host, PIECE_NS};
 
 /// Runs of a calibration.
 pub const TESTS: u32 = 12;
+
+/// Estimators of a pass: sixteen times as long as reading the clock with one worker, and 2.5 KiB of counters for each worker.
+pub const PASS_SLOTS: usize = 64;
 
 /// Runs between two waits: three waits in all.
 const TESTS_PER_WAIT: u32 = 4;
@@ -53,8 +58,8 @@ impl Calibration {
         Self { chain_max: UNKNOWN_CHAIN, single_ns: 0, diff_ns: 0, loops: 1, tests: 0 }
     }
 
-    /// Makes the runs up to the next wait, or to the end; whether this was the end. `pass` is one pass, which the compiler must not see
-    /// through.
+    /// Makes the runs up to the next wait, or to the end; whether this was the end. `pass` is a pass over [`PASS_SLOTS`]
+    /// estimators, which the compiler must not see through.
     pub(super) fn advance(&mut self, host: &mut impl Host, mut pass: impl FnMut()) -> bool {
         for _ in 0..TESTS_PER_WAIT {
             pass();
@@ -79,7 +84,7 @@ impl Calibration {
         if diff >= LONG_NS {
             return;
         }
-        let single = (diff / self.loops).max(1);
+        let single = (diff / (self.loops * PASS_SLOTS as u64)).max(1);
         if self.single_ns == 0 || single < self.single_ns {
             self.single_ns = single;
             self.chain_max = (PIECE_NS / single).max(1);

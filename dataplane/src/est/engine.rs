@@ -3,9 +3,9 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use crate::counters::{self, BLOCK, TOTALS, sum_range};
+use crate::counters::{BLOCK, CounterSlab, sum_range};
 use crate::est::block::{Home, Lanes, Visit, When, Work};
-use crate::est::calibrate::{Calibration, Cost, TESTS, Took, WAIT_NS};
+use crate::est::calibrate::{Calibration, Cost, PASS_SLOTS, TESTS, Took, WAIT_NS};
 use crate::est::plan::Due;
 use crate::est::{Estimators, Host, PIECE_NS, TICK_NS, filter};
 
@@ -157,16 +157,22 @@ impl Engine {
         drop(plan);
         let (calibration, until) = self.calibration.as_mut()?;
         if now_ns >= *until {
-            let shared = &self.shared;
-            let mut last = [0; 4];
-            let mut rate = [0; 4];
+            let slabs: Vec<&CounterSlab> = self.shared.slabs.iter().map(|slab| &**slab).collect();
+            let room = slabs[0].slots().min(PASS_SLOTS);
+            let (packets, conns) = (&mut self.sums.packets[..PASS_SLOTS], &mut self.sums.conns[..PASS_SLOTS]);
+            let (mut last, mut rate) = ([[0; 4]; PASS_SLOTS], [[0; 4]; PASS_SLOTS]);
             calibration.advance(host, || {
-                let sum = counters::sum(&shared.slabs, TOTALS);
-                for (lane, sum) in
-                    [sum.inpkts, sum.outpkts, sum.inbytes, sum.outbytes].into_iter().enumerate()
-                {
-                    rate[lane] = filter::step(rate[lane], last[lane], sum, filter::PACKETS[lane]);
-                    last[lane] = sum;
+                packets.fill([0; 4]);
+                conns.fill(0);
+                // A small table has fewer: they take turns.
+                for (packets, conns) in packets.chunks_mut(room).zip(conns.chunks_mut(room)) {
+                    sum_range(&slabs, 0, packets, conns);
+                }
+                for ((rate, last), sums) in rate.iter_mut().zip(&mut last).zip(&*packets) {
+                    for lane in 0..4 {
+                        rate[lane] = filter::step(rate[lane], last[lane], sums[lane], filter::PACKETS[lane]);
+                    }
+                    *last = *sums;
                 }
                 black_box((&mut last, &mut rate));
             });

@@ -1,7 +1,7 @@
 //! Rows, ticks, lateness, first periods, calibration.
 
 use super::world::{SECOND, Sim, World};
-use crate::est::calibrate::{Calibration, Cost, Took, chain_factor};
+use crate::est::calibrate::{Calibration, Cost, PASS_SLOTS, Took, chain_factor};
 use crate::est::{Event, Host, LATE_TICKS, PERIOD_NS, ROWS, Settings, TICK_NS};
 
 #[test]
@@ -125,7 +125,7 @@ fn calibration_gives_the_kernels_limits() {
         (95_001, 1),
         (500_000, 1),
     ] {
-        let result = calibrate(&[single]);
+        let result = calibrate(&[single * PASS_SLOTS as u64]);
         assert_eq!((result.chain_max, result.single_ns, result.loops), (chain_max, single, 1));
     }
 }
@@ -133,9 +133,11 @@ fn calibration_gives_the_kernels_limits() {
 #[test]
 fn calibration_takes_the_best_usable_run() {
     // Short runs double the loops and are used up; long ones are ignored.
-    let result =
-        calibrate(&[1000, 900, 4400, 1_000_000_000, 5000, 4404, 4000, 7000, 9000, 4800, 2_000_000_000, 6000]);
-    assert_eq!((result.loops, result.single_ns, result.chain_max, result.diff_ns), (4, 1000, 95, 6000));
+    let long = [4400, 20_000_000, 5000, 4404, 4000, 7000, 9000, 4800, 40_000_000, 6000];
+    let lasts: Vec<u64> = [1000, 900].into_iter().chain(long.map(|ns| ns * PASS_SLOTS as u64)).collect();
+    let result = calibrate(&lasts);
+    assert_eq!((result.loops, result.single_ns, result.chain_max), (4, 1000, 95));
+    assert_eq!(result.diff_ns, 6000 * PASS_SLOTS as u64);
     let none = calibrate(&[2_000_000_000]);
     assert_eq!((none.single_ns, none.chain_max), (0, 8));
     let short = calibrate(&[10]);
