@@ -183,10 +183,8 @@ impl NeighTable {
         let key = key(port, addr);
         let now_s = seconds(now_ns);
         for index in self.window(key) {
-            let cell = &self.cells[index];
-            if cell.key.load(Relaxed) == key {
-                cell.used_s.store(now_s, Relaxed);
-                return Some(Hop::new(index, cell.entry.load(Relaxed) >> GEN_SHIFT));
+            if self.cells[index].key.load(Relaxed) == key {
+                return Some(self.used(index, now_s));
             }
         }
         self.window(key).find_map(|index| self.claim(index, key, port, now_s, false)).or_else(|| {
@@ -322,13 +320,20 @@ impl NeighTable {
         moved.is_ok()
     }
 
-    /// Takes a free cell, or with `evict` one whose neighbour failed, for `key`.
+    /// Takes a free cell, or with `evict` one whose neighbour failed, for `key`; a cell that another worker takes for it
+    /// at the same time is the one.
     fn claim(&self, index: usize, key: u64, port: PortIndex, now_s: u32, evict: bool) -> Option<Hop> {
         let cell = &self.cells[index];
         let (old_key, old_entry) = (cell.key.load(Relaxed), cell.entry.load(Relaxed));
+        if old_key == key {
+            return Some(self.used(index, now_s));
+        }
         let takeable = if evict { state_of(old_entry) == FAILED } else { old_key == 0 };
-        if !takeable || cell.key.compare_exchange(old_key, key, Relaxed, Relaxed).is_err() {
+        if !takeable {
             return None;
+        }
+        if let Err(winner) = cell.key.compare_exchange(old_key, key, Relaxed, Relaxed) {
+            return (winner == key).then(|| self.used(index, now_s));
         }
         // A cell that was given up has its new generation already.
         let generation = (old_entry >> GEN_SHIFT).wrapping_add(u64::from(evict)) & 0x7f;
@@ -336,6 +341,13 @@ impl NeighTable {
         cell.entry
             .store(generation << GEN_SHIFT | u64::from(port) << PORT_SHIFT | IDLE << STATE_SHIFT, Relaxed);
         Some(Hop::new(index, generation))
+    }
+
+    /// The neighbour in a cell, asked for now.
+    fn used(&self, index: usize, now_s: u32) -> Hop {
+        let cell = &self.cells[index];
+        cell.used_s.store(now_s, Relaxed);
+        Hop::new(index, cell.entry.load(Relaxed) >> GEN_SHIFT)
     }
 
     fn free(&self, hop: Hop, entry: u64) {

@@ -302,3 +302,38 @@ fn one_of_two_workers_asks() {
     assert_eq!(settled[..], [hop], "the second one notices by itself");
     assert_eq!(second.release(hop), Some((2, ORIGIN)));
 }
+
+/// Two workers come upon the same new neighbours at the same time: each has one cell, and both know it.
+#[test]
+fn two_workers_find_one_cell() {
+    const NEIGHBOURS: u32 = 200;
+    for _ in 0..100 {
+        let (table, barrier) = (NeighTable::new(4096).unwrap(), std::sync::Barrier::new(2));
+        let find = || -> Vec<Hop> {
+            (0..NEIGHBOURS)
+                .map(|n| {
+                    barrier.wait();
+                    table.find(PORT, Ipv4Addr::from_bits(0x0a00_0000 + n), START).unwrap()
+                })
+                .collect()
+        };
+        let (one, other) = std::thread::scope(|scope| {
+            let other = scope.spawn(find);
+            (find(), other.join().unwrap())
+        });
+        assert_eq!(one, other);
+        assert_eq!(table.rows().count(), NEIGHBOURS as usize);
+    }
+}
+
+/// The other worker took the cell between a search that did not find the neighbour and the claim.
+#[test]
+fn a_claim_finds_what_another_worker_claimed() {
+    for evict in [false, true] {
+        let table = NeighTable::new(16).unwrap();
+        let hop = table.find(PORT, address(1), START).unwrap();
+        let key = key(PORT, address(1));
+        let claimed = table.window(key).find_map(|index| table.claim(index, key, PORT, 100, evict));
+        assert_eq!((claimed, table.rows().count()), (Some(hop), 1), "evict {evict}");
+    }
+}
