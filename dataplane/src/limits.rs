@@ -80,8 +80,9 @@ pub const ANNOUNCE_NS: u64 = 1_000_000_000;
 /// any of its deadlines and invisible in cost.
 pub const HOUSEKEEPING_NS: u64 = 10_000_000;
 
-/// Per-destination ICMP error credit, messages (kernel: `XRLIM_BURST_FACTOR` 6); refilled one a second.
+/// Per-receiver ICMP error credit, messages (kernel: `XRLIM_BURST_FACTOR` 6); refilled one a second.
 pub const ICMP_PEER_BURST: u32 = 6;
 
-/// Cells of the per-destination ICMP limiter (direct mapped; a collision only limits more).
+/// Cells of the per-receiver ICMP limiter. Receivers that fall into one cell share its credit, so that a collision
+/// limits more, never less.
 pub const ICMP_PEER_CELLS: usize = 1024;

@@ -61,18 +61,13 @@ impl Bucket {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Peer {
-    addr: u32,
-    bucket: Bucket,
-}
-
 /// A worker's limits and scratch for answers.
 pub struct Answers {
     errors: Bucket,
     resets: Bucket,
     echoes: Bucket,
-    peers: Box<[Peer]>,
+    /// By hash of the receiver.
+    peers: Box<[Bucket]>,
     scratch: Box<[u8; icmp::ERROR_MAX]>,
     /// Identification of the next packet that we make.
     id: u16,
@@ -84,7 +79,7 @@ impl Default for Answers {
             errors: Bucket::FULL,
             resets: Bucket::FULL,
             echoes: Bucket::FULL,
-            peers: vec![Peer { addr: 0, bucket: Bucket::FULL }; ICMP_PEER_CELLS].into_boxed_slice(),
+            peers: vec![Bucket::FULL; ICMP_PEER_CELLS].into_boxed_slice(),
             scratch: Box::new([0; icmp::ERROR_MAX]),
             id: 0,
         }
@@ -98,18 +93,17 @@ impl Answers {
     }
 
     fn may_report(&mut self, cx: &Cx<'_>, to: u32, problem: Problem) -> bool {
-        if !matches!(problem, Problem::FragmentationNeeded { .. }) {
-            let cell = (to.wrapping_mul(0x9E37_79B1) >> 16) as usize % ICMP_PEER_CELLS;
-            let peer = &mut self.peers[cell];
-            if peer.addr != to {
-                *peer = Peer { addr: to, bucket: Bucket { last_ns: cx.now_ns, ..Bucket::FULL } };
-            }
-            if !peer.bucket.take(cx.now_ns, 1, ICMP_PEER_BURST) {
-                return false;
-            }
+        let limited = !matches!(problem, Problem::FragmentationNeeded { .. });
+        if limited && !self.may_tell(to, cx.now_ns) {
+            return false;
         }
         let knobs = &cx.snap.knobs;
         self.errors.take(cx.now_ns, knobs.icmp_rate, knobs.icmp_burst)
+    }
+
+    /// Takes one error out of the receiver's credit.
+    fn may_tell(&mut self, to: u32, now_ns: u64) -> bool {
+        self.peers[peer_cell(to)].take(now_ns, 1, ICMP_PEER_BURST)
     }
 
     pub(super) fn may_reset(&mut self, cx: &Cx<'_>) -> bool {
@@ -202,6 +196,10 @@ impl<B: PacketBuf> Core<B> {
     }
 }
 
+fn peer_cell(addr: u32) -> usize {
+    (addr.wrapping_mul(0x9E37_79B1) >> 16) as usize % ICMP_PEER_CELLS
+}
+
 /// Undoes NAT on a request that was rewritten already.
 pub(super) fn undo<B: PacketBuf>(buf: &mut B, vaddr: u32, vport: u16) {
     // Parsed anew: the frame has no Ethernet addresses of ours yet, so any MAC that it carries is taken.
@@ -242,4 +240,36 @@ fn is_echo_request(packet: &[u8]) -> bool {
     let Some(ip) = ipv4::Header::at(packet) else { return false };
     let message = packet.get(ip.header_len()..).unwrap_or_default();
     icmp::Header::at(message).is_some_and(|m| m.kind() == icmp::ECHO_REQUEST && m.code() == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Receivers that share a cell get together what one may get alone, in whatever order they come.
+        #[test]
+        fn a_collision_only_limits_more(
+            first: u32, steps in proptest::collection::vec((0usize..3, 0u64..2_000), 1..200),
+        ) {
+            let cell = peer_cell(first);
+            let sharing: Vec<u32> =
+                (0..).map(|n| first.wrapping_add(n)).filter(|a| peer_cell(*a) == cell).take(3).collect();
+            let (mut shared, mut alone, mut now_ns) = (Answers::default(), Answers::default(), 1_000_000_000);
+            for (who, pause_ms) in steps {
+                now_ns += pause_ms * 1_000_000;
+                prop_assert_eq!(shared.may_tell(sharing[who], now_ns), alone.may_tell(first, now_ns));
+            }
+        }
+    }
+
+    #[test]
+    fn an_error_a_second_after_the_first_six() {
+        let (mut answers, second) = (Answers::default(), 1_000_000_000);
+        for (now_ns, granted) in [(second, 6), (second, 0), (2 * second, 1), (60 * second, 6)] {
+            assert_eq!((0..10).filter(|_| answers.may_tell(7, now_ns)).count(), granted, "at {now_ns}");
+        }
+    }
 }
