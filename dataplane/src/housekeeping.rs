@@ -1,6 +1,8 @@
 //! What a worker does every 10 ms besides packets: ARP requests that are due, neighbours to confirm, addresses to
 //! announce. Bounded work each time; worker 0 does the box-wide part.
 
+use std::net::Ipv4Addr;
+
 use arrayvec::ArrayVec;
 
 use crate::counters::bump;
@@ -13,9 +15,16 @@ use crate::pipeline::{Core, Cx};
 /// Neighbour cells looked at each time: the default table of 131 072 cells is gone round in about 20 s.
 const UPKEEP_CELLS: usize = 64;
 
-/// Announcements sent each time, addresses times ports: keeps a restart with thousands of addresses from filling
+/// Announcements looked at each time, each for one port or all: keeps a restart with thousands of addresses from filling
 /// transmit queues.
 const ANNOUNCEMENTS: usize = 16;
+
+/// Last round of announcements.
+const LAST: usize = ANNOUNCE_COUNT - 1;
+
+/// Marks of where announcements were. The oldest is never younger than [`ANNOUNCE_NS`], and at most a tenth older.
+const MARKS: usize = 11;
+const MARK_NS: u64 = ANNOUNCE_NS / (MARKS as u64 - 1);
 
 pub(crate) struct Housekeeping {
     next_ns: u64,
@@ -26,14 +35,15 @@ pub(crate) struct Housekeeping {
     announcer: Announcer,
 }
 
-/// Progress of announcements: rounds over the serial numbers `[from, to)`.
+/// Progress of announcements: the serial number up to which each of their rounds has come. All rounds go on at the same
+/// time, the first one first; a round stays behind where the one before it was [`ANNOUNCE_NS`] ago.
 #[derive(Default)]
 struct Announcer {
-    from: u64,
-    to: u64,
-    rounds: u8,
-    next: u64,
-    next_round_ns: u64,
+    at: [u64; ANNOUNCE_COUNT],
+    /// `at` as it was, every [`MARK_NS`]; the oldest at `mark`.
+    marks: [[u64; ANNOUNCE_COUNT]; MARKS],
+    mark: usize,
+    next_mark_ns: u64,
 }
 
 impl Housekeeping {
@@ -101,48 +111,55 @@ pub(crate) fn resolve<B: PacketBuf, I: Io<Buf = B>>(core: &mut Core<B>, cx: &Cx<
 
 impl Announcer {
     fn run<B: PacketBuf, I: Io<Buf = B>>(&mut self, core: &mut Core<B>, cx: &Cx<'_>, io: &mut I) {
-        let list = &cx.snap.announce;
-        let end = list.first + list.addrs.len() as u64;
-        if end > self.to {
-            // New addresses: all that are not through their rounds go on with them.
-            let done = self.rounds == 0;
-            *self = Announcer {
-                from: if done { self.to } else { self.from }.max(list.first),
-                to: end,
-                rounds: ANNOUNCE_COUNT,
-                next: 0,
-                next_round_ns: cx.now_ns,
-            };
-            self.next = self.from;
-        }
-        if self.rounds == 0 || cx.now_ns < self.next_round_ns {
+        if self.at[LAST] == cx.snap.announce.end() {
             return;
         }
-        for _ in 0..ANNOUNCEMENTS {
-            if self.next >= self.to {
-                self.rounds -= 1;
-                self.next = self.from;
-                self.next_round_ns = cx.now_ns + ANNOUNCE_NS;
-                return;
-            }
-            let at = self.next.saturating_sub(list.first) as usize;
-            self.next += 1;
-            let Some(addr) = list.addrs.get(at).copied() else { continue };
-            let near = cx.snap.net.route_on_link(addr).map(|hop| hop.port);
-            for port in 0..cx.snap.net.ports.len() as PortIndex {
-                // On the port whose network it is in; an address of no on-link network is announced on all.
-                if near.is_some_and(|p| p != port) {
-                    continue;
-                }
-                match io.alloc() {
-                    Some(mut buf) => {
-                        let verdict = core.announce(cx, &mut buf, port, addr);
-                        core.dispose(cx, buf, verdict);
-                    }
-                    None => bump(&core.stats.mbuf_nomem, 1),
-                }
-            }
-            core.flush(io);
+        self.go_on(core, cx, io);
+        if cx.now_ns >= self.next_mark_ns {
+            self.marks[self.mark] = self.at;
+            self.mark = (self.mark + 1) % MARKS;
+            self.next_mark_ns = cx.now_ns + MARK_NS;
         }
     }
+
+    fn go_on<B: PacketBuf, I: Io<Buf = B>>(&mut self, core: &mut Core<B>, cx: &Cx<'_>, io: &mut I) {
+        let list = &cx.snap.announce;
+        let mut budget = ANNOUNCEMENTS;
+        for round in 0..=LAST {
+            let end = match round {
+                0 => list.end(),
+                _ => self.marks[self.mark][round - 1],
+            };
+            self.at[round] = self.at[round].max(list.first());
+            while self.at[round] < end {
+                if budget == 0 {
+                    return;
+                }
+                budget -= 1;
+                // What went again since is nobody's to announce, or another's by now.
+                if let Some(addr) = list.get(self.at[round]).filter(|addr| cx.snap.announces(*addr)) {
+                    announce(core, cx, io, addr);
+                }
+                self.at[round] += 1;
+            }
+        }
+    }
+}
+
+/// Announces `addr` on the port whose network it is in; an address of no on-link network, on all.
+fn announce<B: PacketBuf, I: Io<Buf = B>>(core: &mut Core<B>, cx: &Cx<'_>, io: &mut I, addr: Ipv4Addr) {
+    let near = cx.snap.net.route_on_link(addr).map(|hop| hop.port);
+    for port in 0..cx.snap.net.ports.len() as PortIndex {
+        if near.is_some_and(|p| p != port) {
+            continue;
+        }
+        match io.alloc() {
+            Some(mut buf) => {
+                let verdict = core.announce(cx, &mut buf, port, addr);
+                core.dispose(cx, buf, verdict);
+            }
+            None => bump(&core.stats.mbuf_nomem, 1),
+        }
+    }
+    core.flush(io);
 }

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
+pub mod announcements;
 pub mod conn;
 pub mod counters;
 pub mod dest;

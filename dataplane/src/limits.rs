@@ -71,7 +71,7 @@ pub const NEIGH_FAILED_NS: u64 = 1_000_000_000;
 pub const NEIGH_REFRESH_NS: u64 = 20_000_000_000;
 
 /// Gratuitous ARP announcements per activated address, one each [`ANNOUNCE_NS`]: late switches and lost frames.
-pub const ANNOUNCE_COUNT: u8 = 5;
+pub const ANNOUNCE_COUNT: usize = 5;
 
 /// Time between announcements of one address, nanoseconds.
 pub const ANNOUNCE_NS: u64 = 1_000_000_000;

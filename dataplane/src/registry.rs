@@ -19,6 +19,7 @@ use config::{
 use dpdk_sys::SlabError;
 use thiserror::Error;
 
+use crate::announcements::Announcements;
 use crate::counters::{self, CounterSlab, WorkerStats};
 use crate::dest::DestSlab;
 use crate::est::{self, Estimators};
@@ -27,7 +28,7 @@ use crate::publish::QUIESCENT;
 use crate::route::{Net, PortFacts};
 use crate::sched::{RrPlan, Turn, WrrPlan};
 use crate::service::{Dest, Service};
-use crate::snapshot::{Announcements, Knobs, ServiceMap, Snapshot};
+use crate::snapshot::{Knobs, ServiceMap, Snapshot};
 use crate::wire::ethernet::Mac;
 use crate::worker::Shared;
 pub use rows::{DestRow, ObjectName, ServiceRow};
@@ -35,8 +36,9 @@ use settings::{knobs, set_knobs, timeouts};
 use slots::Slots;
 use trash::Trash;
 
-/// Announcements kept in a snapshot: the announcing worker takes them within milliseconds, and a snapshot stays small.
-const ANNOUNCEMENTS_KEPT: usize = 4096;
+/// Announcements kept in a snapshot besides one for each service that may exist and each own address: all may become
+/// ours in one publication, and some may come and go while the announcing worker is on its way through them.
+const ANNOUNCEMENTS_SPARE: usize = 4096;
 
 /// Why a change was refused. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -422,14 +424,10 @@ impl Registry {
     }
 
     fn announce(&mut self, addrs: Vec<Ipv4Addr>) {
-        if addrs.is_empty() {
-            return;
+        let kept = self.limits.services as usize + self.net.own().count() + ANNOUNCEMENTS_SPARE;
+        for addr in addrs {
+            Arc::make_mut(&mut self.announce).push(addr, kept);
         }
-        let announce = Arc::make_mut(&mut self.announce);
-        announce.addrs.extend(addrs);
-        let excess = announce.addrs.len().saturating_sub(ANNOUNCEMENTS_KEPT);
-        announce.addrs.drain(..excess);
-        announce.first += excess as u64;
     }
 }
 

@@ -126,6 +126,11 @@ impl Net {
         self.local.get(&addr).copied()
     }
 
+    /// Every address of a port's own, in no particular order.
+    pub(crate) fn own(&self) -> impl Iterator<Item = Ipv4Addr> {
+        self.local.keys().copied()
+    }
+
     /// Our address to speak from on `port`, best towards `to`: the one whose prefix holds it, else the first.
     pub fn source(&self, port: PortIndex, to: Ipv4Addr) -> Option<Ipv4Addr> {
         let addresses = &self.ports.get(usize::from(port))?.addresses;

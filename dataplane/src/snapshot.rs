@@ -13,6 +13,7 @@ use config::Unmatched;
 use foldhash::fast::FixedState;
 
 use crate::addresses::Addresses;
+use crate::announcements::Announcements;
 use crate::conn::state::Timeouts;
 use crate::route::Net;
 use crate::service::Service;
@@ -35,18 +36,15 @@ pub struct Snapshot {
     pub net: Arc<Net>,
     /// Knobs, timeouts and policy.
     pub knobs: Arc<Knobs>,
-    /// Addresses to announce.
+    /// Addresses that became ours, to announce those that still are.
     pub announce: Arc<Announcements>,
 }
 
-/// Addresses that became ours lately, with rising serial numbers: the announcing worker takes those it has not
-/// announced yet.
-#[derive(Clone, Debug, Default)]
-pub struct Announcements {
-    /// Serial number of the first entry.
-    pub first: u64,
-    /// The addresses.
-    pub addrs: Vec<Ipv4Addr>,
+impl Snapshot {
+    /// Whether `addr` is to be announced: a port's own or a virtual one that wants it. Slow path.
+    pub fn announces(&self, addr: Ipv4Addr) -> bool {
+        self.net.local(addr).is_some() || self.services.vip(addr).is_some_and(Vip::is_announced)
+    }
 }
 
 /// Knobs of the packet path, each by its `net.ipv4.vs` name, and policy.

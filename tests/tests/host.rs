@@ -1,0 +1,84 @@
+//! What the box does besides balancing: announcing its addresses, learning its neighbours, speaking for itself.
+
+#![forbid(unsafe_code)]
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use tests::case::Out;
+use tests::packets::{VIP, VIP_PORT};
+use tests::topo::{Proto, Rules, Service, Topo};
+
+/// Time between looks at what was sent: no more than a pool of buffers holds.
+const LOOK: Duration = Duration::from_millis(50);
+
+fn vip_rules(announce: bool) -> Rules {
+    Rules::test_network().service(Service { announce, ..Service::new(Proto::Tcp, VIP, VIP_PORT, "rr") })
+}
+
+/// The address that a gratuitous ARP announces.
+fn announced(out: &Out) -> Option<Ipv4Addr> {
+    let (frame, ours) = (&out.frame, |at: usize| <[u8; 4]>::try_from(&out.frame[at..at + 4]).expect("four"));
+    (frame[12..14] == [8, 6] && ours(28) == ours(38)).then(|| ours(28).into())
+}
+
+/// Announcements of the virtual address in a minute, however the rules change while they are under way.
+#[test]
+fn an_address_is_announced_while_it_is_ours() {
+    let (ours, silent, gone) = (vip_rules(true), vip_rules(false), Rules::test_network());
+    let table = [
+        ("stays", 0, &ours, 5),
+        ("is taken back at once", 0, &gone, 1),
+        ("is deleted after half a second", 500, &gone, 1),
+        ("is deleted after two rounds", 1500, &gone, 2),
+        ("is to be silent after half a second", 500, &silent, 1),
+        ("has been announced before", 10_000, &gone, 5),
+    ];
+    for (what, after_ms, then, times) in table {
+        let mut topo = Topo::new(&gone);
+        topo.reload(&ours);
+        topo.advance(Duration::from_millis(after_ms).max(LOOK));
+        topo.reload(then);
+        topo.advance_secs(60);
+        let sent: Vec<_> =
+            topo.sent().iter().filter(|out| announced(out) == Some(VIP)).map(|o| o.port).collect();
+        let expected = [vec![0; times], vec![1; times]].concat();
+        assert_eq!(sent, expected, "the address {what}: on each of the two ports");
+    }
+}
+
+/// However many become ours together, and while others do: five times each, a second apart, and none waits for the
+/// last round of those before it.
+#[test]
+fn every_new_address_is_announced_five_times() {
+    const TOGETHER: u32 = 6000;
+    let network = || Rules { extra: "[limits]\nservices = 10000\n".to_owned(), ..Rules::test_network() };
+    let address = |n| Ipv4Addr::from_bits(0xcb00_0000 + n);
+    let service = |n| Service::new(Proto::Tcp, address(n), VIP_PORT, "rr");
+    let mut rules = network();
+    rules.services.extend((0..TOGETHER).map(service));
+    let mut topo = Topo::new(&network());
+    topo.reload(&rules);
+    let (mut seen, mut came) = (HashMap::<Ipv4Addr, Vec<Duration>>::new(), TOGETHER);
+    let mut now = Duration::ZERO;
+    while now < Duration::from_secs(120) {
+        if came < TOGETHER + 3 && now >= Duration::from_secs(5) * (came - TOGETHER + 1) {
+            rules.services.push(service(came));
+            topo.reload(&rules);
+            came += 1;
+        }
+        topo.advance(LOOK);
+        now += LOOK;
+        for out in topo.sent().iter().filter(|out| out.port == 0) {
+            seen.entry(announced(out).expect("nothing else is sent")).or_default().push(now);
+        }
+    }
+    for n in 0..came {
+        let times = seen.get(&address(n)).map_or(&[][..], Vec::as_slice);
+        assert_eq!(times.len(), 5, "address {n}: {times:?}");
+        let close = times.windows(2).find(|pair| pair[1] - pair[0] < Duration::from_secs(1));
+        assert_eq!(close, None, "address {n}: {times:?}");
+        assert!(times[0] < Duration::from_secs(25), "address {n}: {times:?}");
+    }
+}
