@@ -150,6 +150,7 @@ impl<B: PacketBuf> Worker<B> {
                 core.handoff.flush(io, &core.stats);
             }
             core.flush(io);
+            core.release_known(&cx, io);
         }
         bump(&core.stats.polls, 1);
         if received > 0 {
@@ -259,6 +260,15 @@ impl<B: PacketBuf> Core<B> {
         self.conns.settle();
     }
 
+    /// Sends what waited for neighbours that became known, here or at another worker. Hot: a look for each
+    /// port.
+    #[inline(always)]
+    fn release_known<I: Io<Buf = B>>(&mut self, cx: &Cx<'_>, io: &mut I) {
+        if self.handoff.is_news(self.neigh.news()) && self.resolver.waiting() > 0 {
+            housekeeping::resolve(self, cx, io);
+        }
+    }
+
     /// Decides what other workers handed over; how many packets. Sends what waited for a neighbour that another worker
     /// heard of.
     #[inline(never)]
@@ -278,9 +288,7 @@ impl<B: PacketBuf> Core<B> {
             }
         }
         bump(&self.stats.handed_in, taken as u64);
-        if self.resolver.waiting() > 0 && self.handoff.is_news(self.neigh.news()) {
-            housekeeping::resolve(self, cx, io);
-        }
+        self.release_known(cx, io);
         taken
     }
 

@@ -6,9 +6,10 @@ use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use dataplane::verdict::DropReason;
 use tests::case::Out;
-use tests::packets::{VIP, VIP_PORT};
-use tests::topo::{Proto, Rules, Service, Topo};
+use tests::packets::{self, CLIENT, DIP, P1_MAC, VIP, VIP_PORT, flags};
+use tests::topo::{Method, Proto, Rules, Server, Service, Topo};
 
 /// Time between looks at what was sent: no more than a pool of buffers holds.
 const LOOK: Duration = Duration::from_millis(50);
@@ -80,5 +81,36 @@ fn every_new_address_is_announced_five_times() {
         let close = times.windows(2).find(|pair| pair[1] - pair[0] < Duration::from_secs(1));
         assert_eq!(close, None, "address {n}: {times:?}");
         assert!(times[0] < Duration::from_secs(25), "address {n}: {times:?}");
+    }
+}
+
+/// Many servers answer ARP in one burst: everything that waited for them leaves.
+#[test]
+fn arp_answers_in_one_burst_let_every_packet_go() {
+    const SERVERS: u8 = 10;
+    const EACH: u16 = 40;
+    let server = |n| Ipv4Addr::new(10, 0, 0, n);
+    let mut service = Service::new(Proto::Tcp, VIP, VIP_PORT, "rr");
+    service.servers = (1..=SERVERS).map(|n| Server::new(server(n), 8080, Method::Nat)).collect();
+    let mut rules = Rules::test_network().service(service);
+    rules.neighbours.retain(|(port, ..)| *port == 0);
+    let mut topo = Topo::new(&rules);
+    let waiting = u64::from(SERVERS) * u64::from(EACH);
+    for n in 0..waiting {
+        let sent =
+            topo.deliver(0, &packets::tcp((CLIENT, 10_000 + n as u16), (VIP, VIP_PORT), flags::SYN).bytes());
+        assert_eq!(sent, []);
+    }
+    topo.advance(LOOK);
+    assert_eq!((topo.figures().parked, topo.sent().len()), (waiting, SERVERS.into()), "all asked for");
+    let mac = |n| [2, 0, 0, 0, 2, n];
+    for n in 1..SERVERS {
+        assert!(topo.io.inject(1, &packets::arp_reply((mac(n), server(n)), (P1_MAC, DIP))));
+    }
+    let sent = topo.deliver(1, &packets::arp_reply((mac(SERVERS), server(SERVERS)), (P1_MAC, DIP)));
+    for n in 1..=SERVERS {
+        let to = sent.iter().filter(|out| out.port == 1 && out.frame[..6] == mac(n)).count();
+        let full = topo.figures().drops_for(DropReason::TxFull);
+        assert_eq!((to, full), (usize::from(EACH), 0), "server {n}");
     }
 }

@@ -92,10 +92,15 @@ impl<B> Handoff<B> {
 
     /// Whether the table of neighbours has news since this was last asked.
     pub(crate) fn is_news(&mut self, news: u64) -> bool {
-        std::mem::replace(&mut self.news, news) != news
+        let is = self.news != news;
+        if is {
+            self.news = news;
+        }
+        is
     }
 
     /// Hands the packets of this burst over.
+    #[inline(always)]
     #[inline]
     pub(crate) fn flush<I: Io<Buf = B>>(&mut self, io: &mut I, stats: &WorkerStats) {
         while self.filled != 0 {

@@ -68,15 +68,14 @@ impl<B: PacketBuf> Core<B> {
         }
     }
 
-    /// Takes in a sender's MAC address; a new neighbour only if it spoke to us and is on-link here.
+    /// Takes in a sender's MAC address; a new neighbour only if it spoke to us and is on-link here. What waits for it
+    /// leaves after the burst, so that answers of many neighbours in one do not fill the transmit queue.
     fn learn(&mut self, cx: &Cx<'_>, sender: Ipv4Addr, mac: Mac, for_us: bool) {
         let on_link = cx.snap.net.route_on_link(sender).is_some_and(|hop| hop.port == cx.port);
         if !on_link || sender.is_unspecified() {
             return;
         }
-        if let Some(hop) = self.neigh.learn(cx.port, sender, mac, for_us, cx.now_ns) {
-            self.release(cx, hop);
-        }
+        self.neigh.learn(cx.port, sender, mac, for_us, cx.now_ns);
     }
 
     /// Makes `buf` an ARP request on `port` for `addr`; by unicast to `to` if that is known.
