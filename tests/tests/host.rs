@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dataplane::verdict::DropReason;
 use tests::case::Out;
-use tests::packets::{self, CLIENT, DIP, P1_MAC, VIP, VIP_PORT, flags};
+use tests::packets::{self, CLIENT, DIP, P0, P1_MAC, VIP, VIP_PORT, flags};
 use tests::topo::{Method, Proto, Rules, Server, Service, Topo};
 
 /// Time between looks at what was sent: no more than a pool of buffers holds.
@@ -112,5 +112,33 @@ fn arp_answers_in_one_burst_let_every_packet_go() {
         let to = sent.iter().filter(|out| out.port == 1 && out.frame[..6] == mac(n)).count();
         let full = topo.figures().drops_for(DropReason::TxFull);
         assert_eq!((to, full), (usize::from(EACH), 0), "server {n}");
+    }
+}
+
+/// Two of our ports on one wire hear each other; another host with one of our addresses is a conflict.
+#[test]
+fn only_another_host_can_have_our_address() {
+    let table = [("our other port", P1_MAC, 0), ("another host", [2, 0, 0, 0, 9, 9], 1)];
+    for (who, mac, conflicts) in table {
+        for address in [VIP, P0, DIP] {
+            let mut topo = Topo::new(&vip_rules(true));
+            let ours = address != DIP;
+            assert_eq!(topo.deliver(0, &packets::arp_request((mac, address), address)), []);
+            let counted = topo.figures().addr_conflict;
+            assert_eq!(counted, if ours { conflicts } else { 0 }, "{who} announces {address}");
+        }
+    }
+}
+
+/// An echo request is answered unless its source says that it is from ourselves.
+#[test]
+fn nobody_else_asks_in_our_name() {
+    for (from, answers) in [(CLIENT, 1), (VIP, 0), (P0, 0), (DIP, 0)] {
+        for to in [VIP, P0] {
+            let mut topo = Topo::new(&vip_rules(true));
+            let sent = topo.deliver(0, &packets::icmp(from, to, 8, 0, 0x0001_0001, b"ping").bytes());
+            let refused = topo.figures().drops_for(DropReason::LocalBoundary);
+            assert_eq!((sent.len(), refused), (answers, 1 - answers as u64), "from {from} to {to}");
+        }
     }
 }

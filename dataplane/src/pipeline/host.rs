@@ -20,7 +20,13 @@ impl<B: PacketBuf> Core<B> {
     /// ICMP: echo requests for our addresses are answered, everything else is nobody's.
     #[inline(never)]
     pub(crate) fn icmp(&mut self, cx: &Cx<'_>, buf: &mut B, meta: &Meta) -> Verdict {
-        if is_ours(cx, meta.dst()) { self.echo(cx, buf) } else { self.drop(DropReason::Transit) }
+        if !is_ours(cx, meta.dst()) {
+            return self.drop(DropReason::Transit);
+        }
+        if is_ours(cx, meta.src()) {
+            return self.drop(DropReason::LocalBoundary);
+        }
+        self.echo(cx, buf)
     }
 
     /// Another protocol than TCP, UDP or ICMP.
@@ -48,8 +54,11 @@ impl<B: PacketBuf> Core<B> {
         let Some(message) = arp::Repr::parse(payload) else { return self.drop(DropReason::L3Malformed) };
         let (sender, target) =
             (Ipv4Addr::from_bits(message.sender_ip), Ipv4Addr::from_bits(message.target_ip));
-        let mac = Mac(cx.snap.net.ports[usize::from(cx.port)].facts.mac);
-        if message.sender_mac.is_multicast() || message.sender_mac == mac {
+        let ports = &cx.snap.net.ports;
+        let mac = Mac(ports[usize::from(cx.port)].facts.mac);
+        // Another port of ours may be on the same wire.
+        let own = ports.iter().any(|port| message.sender_mac == Mac(port.facts.mac));
+        if message.sender_mac.is_multicast() || own {
             return self.drop(DropReason::ArpIgnored);
         }
         if answers_for(cx, sender) {
