@@ -255,6 +255,7 @@ impl Registry {
         let net = Net::new(to, &self.facts, self.net.generation.wrapping_add(1));
         let new_addrs = net.ports.iter().flat_map(|p| &p.addresses).map(|a| a.addr());
         let fresh: Vec<Ipv4Addr> = new_addrs.filter(|a| self.net.local(*a).is_none()).collect();
+        self.services.set_own(&self.net, &net);
         self.net = Arc::new(net);
         self.network = to.clone();
         self.announce(fresh);

@@ -87,8 +87,10 @@ pub struct ServiceMap {
 
 #[derive(Clone, Default)]
 struct Shard {
-    /// The keys of `vips`, for a look at every packet.
+    /// The keys of `vips` and `own`, for a look at every packet.
     addresses: Addresses,
+    /// The ports' own addresses.
+    own: Vec<Ipv4Addr>,
     vips: HashMap<Ipv4Addr, Vip, FixedState>,
     /// How many services have (server address, port, protocol) as a NAT destination.
     nat_dests: HashMap<(Ipv4Addr, u16, u8), u32, FixedState>,
@@ -134,7 +136,8 @@ impl ServiceMap {
         self.groups[group][part].get(&(addr, port, proto))
     }
 
-    /// Whether `addr` is a virtual address: what goes to one is a request. Hot, with several workers.
+    /// Whether `addr` is a virtual address or a port's own: what goes to one is a request, or was one while it had a
+    /// service. Hot, with several workers.
     #[inline(always)]
     pub fn is_address(&self, addr: u32) -> bool {
         let shard = shard_of(Ipv4Addr::from_bits(addr));
@@ -163,13 +166,10 @@ impl ServiceMap {
 
     /// Puts in a service that is not there yet. Control, on its working copy.
     pub(crate) fn insert(&mut self, addr: Ipv4Addr, service: Service) {
-        let number = shard_of(addr);
-        self.occupied[number / 64] |= 1 << (number % 64);
-        let shard = Arc::make_mut(&mut self.shards[number]);
-        let vip = shard.vips.entry(addr).or_default();
+        let vip = Arc::make_mut(&mut self.shards[shard_of(addr)]).vips.entry(addr).or_default();
         vip.services += 1;
         vip.announcing += u32::from(service.announce);
-        shard.addresses.insert(addr.to_bits());
+        self.settle(addr);
         let (port, proto) = (service.key.port, service.key.proto.number());
         self.part(addr, port).insert((addr, port, proto), Arc::new(service));
     }
@@ -187,19 +187,42 @@ impl ServiceMap {
     /// Takes a service out. Control.
     pub(crate) fn remove(&mut self, addr: Ipv4Addr, port: u16, proto: u8) -> Option<Arc<Service>> {
         let service = self.part(addr, port).remove(&(addr, port, proto))?;
-        let number = shard_of(addr);
-        let shard = Arc::make_mut(&mut self.shards[number]);
+        let shard = Arc::make_mut(&mut self.shards[shard_of(addr)]);
         if let Some(vip) = shard.vips.get_mut(&addr) {
             vip.services -= 1;
             vip.announcing -= u32::from(service.announce);
             if vip.services == 0 {
                 shard.vips.remove(&addr);
-                shard.addresses.remove(addr.to_bits());
-                let empty = u64::from(shard.vips.is_empty());
-                self.occupied[number / 64] &= !(empty << (number % 64));
+                self.settle(addr);
             }
         }
         Some(service)
+    }
+
+    /// The ports have other addresses of their own. Control.
+    pub(crate) fn set_own(&mut self, old: &Net, new: &Net) {
+        for addr in old.own() {
+            Arc::make_mut(&mut self.shards[shard_of(addr)]).own.retain(|own| *own != addr);
+            self.settle(addr);
+        }
+        for addr in new.own() {
+            Arc::make_mut(&mut self.shards[shard_of(addr)]).own.push(addr);
+            self.settle(addr);
+        }
+    }
+
+    /// Puts `addr` in or out of what every packet is looked up in, as it is ours now.
+    fn settle(&mut self, addr: Ipv4Addr) {
+        let number = shard_of(addr);
+        let shard = Arc::make_mut(&mut self.shards[number]);
+        if shard.vips.contains_key(&addr) || shard.own.contains(&addr) {
+            shard.addresses.insert(addr.to_bits());
+        } else {
+            shard.addresses.remove(addr.to_bits());
+        }
+        let (bit, empty) = (1 << (number % 64), shard.vips.is_empty() && shard.own.is_empty());
+        let occupied = &mut self.occupied[number / 64];
+        *occupied = if empty { *occupied & !bit } else { *occupied | bit };
     }
 
     /// Changes a service in place, copying it if a published snapshot shares it. Control.

@@ -4,7 +4,7 @@
 //!
 //! | packet | client |
 //! |---|---|
-//! | destination is a service address | source |
+//! | destination is a service address or a port's own | source |
 //! | any other | destination |
 //! | ICMP error | from the packet in it: its source, or its destination when its source is a service address |
 //!

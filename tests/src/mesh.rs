@@ -37,7 +37,8 @@ pub struct Mesh {
     pub ios: Vec<MemIo>,
     workers: Vec<Worker<MemBuf>>,
     registry: Registry,
-    _publisher: Publisher,
+    publisher: Publisher,
+    valid: config::Valid,
     now_ns: u64,
 }
 
@@ -70,10 +71,19 @@ impl Mesh {
         };
         let workers = stats.into_iter().enumerate().map(start).collect();
         let ios = MemIo::mesh(count, rules.ports.len(), BUFFERS, ring_size(count));
-        let mut mesh = Self { ios, workers, registry, _publisher: publisher, now_ns };
+        let mut mesh = Self { ios, workers, registry, publisher, valid, now_ns };
         mesh.advance(ANNOUNCED);
         mesh.sent();
         mesh
+    }
+
+    /// Changes over to other rules: each worker has them from its next turn on.
+    pub fn reload(&mut self, rules: &Rules) {
+        let valid = parse(rules);
+        self.registry.set_time(self.now_ns);
+        apply(&mut self.registry, &self.valid, &valid);
+        self.publisher.publish(self.registry.snapshot());
+        self.valid = valid;
     }
 
     /// Puts a frame before `worker`'s queue of a port.

@@ -15,6 +15,9 @@ use tests::mutate::Rng;
 use tests::packets::{self, CLIENT, SERVER, SERVER_MAC, VIP, flags};
 use tests::topo::{Method, Proto, Rules, Server, Service};
 
+#[path = "workers/reload.rs"]
+mod reload;
+
 /// Seeds of the comparison with one worker.
 const SEEDS: u64 = 1000;
 /// Steps of one seed: bursts, single packets that may be scheduled, pauses.
