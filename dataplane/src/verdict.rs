@@ -75,5 +75,6 @@ drop_reasons! {
     IcmpLimited, "icmp_limited", "An echo request beyond the rate limit for answers.";
     ArpIgnored, "arp_ignored", "ARP that asks for nothing of ours.";
     TxFull, "tx_full", "The port's transmit queue stayed full.";
+    WrongOwner, "wrong_owner", "It was on its way to another worker than its client's when its service was added.";
     RingFull, "ring_full", "The worker that owns the flow was too far behind: its ring was full.";
 }

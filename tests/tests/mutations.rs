@@ -29,8 +29,10 @@ const POOL: usize = 512;
 const EACH_REASON: u64 = 1000;
 
 /// Reasons that frames in memory cannot be dropped for.
-const NOT_HERE: [(DropReason, &str); 1] =
-    [(DropReason::RingFull, "one worker has no rings; the tests of several have it")];
+const NOT_HERE: [(DropReason, &str); 2] = [
+    (DropReason::WrongOwner, "one worker owns everything; the tests of several have it"),
+    (DropReason::RingFull, "one worker has no rings; the tests of several have it"),
+];
 
 /// One of so many frames comes in several buffers, and one of so many with a bad checksum by the port's word.
 const ODD_ARRIVALS: usize = 64;

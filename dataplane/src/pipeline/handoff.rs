@@ -45,6 +45,11 @@ impl<B> Handoff<B> {
         self.out.len() > 1
     }
 
+    /// Whether this worker owns the flows of `client`. Slow path.
+    pub(crate) fn owns(&self, client: (u32, u16)) -> bool {
+        !self.has_peers() || self.steer.owner(client) == self.me
+    }
+
     /// Asks for the cache lines of the first rings that this poll uses. At its start.
     #[inline]
     pub(crate) fn expect<I: Io<Buf = B>>(&self, io: &I) {
@@ -91,6 +96,7 @@ impl<B> Handoff<B> {
     }
 
     /// Whether the table of neighbours has news since this was last asked.
+    #[inline(always)]
     pub(crate) fn is_news(&mut self, news: u64) -> bool {
         let is = self.news != news;
         if is {
@@ -100,7 +106,6 @@ impl<B> Handoff<B> {
     }
 
     /// Hands the packets of this burst over.
-    #[inline(always)]
     #[inline]
     pub(crate) fn flush<I: Io<Buf = B>>(&mut self, io: &mut I, stats: &WorkerStats) {
         while self.filled != 0 {

@@ -34,6 +34,10 @@ impl<B: PacketBuf> Core<B> {
             return self.drop(DropReason::LocalBoundary);
         }
         let service = services.find(dst, meta.key.dport, meta.key.proto);
+        if service.is_some() && !self.handoff.owns((meta.key.src, meta.key.sport)) {
+            // It was handed over before the service was there, as the reply that it seemed to be.
+            return self.drop(DropReason::WrongOwner);
+        }
         let unmatched = service.map_or(cx.snap.knobs.unmatched, |s| s.unmatched);
         match service {
             Some(service) if admits(cx, meta) => self.schedule(cx, buf, meta, service),

@@ -30,3 +30,31 @@ fn packets_of_a_service_that_left_our_own_address_find_their_owner() {
         assert_eq!(figures.drops_for(DropReason::UnmatchedReset), u64::from(CLIENTS), "{workers} workers");
     }
 }
+
+/// A packet waits in a ring, handed over as a reply, while the service it is for is added: no connection where its
+/// client's next packet does not come.
+#[test]
+fn a_service_that_is_added_while_a_packet_is_in_a_ring() {
+    let with = rules("rr", "worker", [1; 4]);
+    let mut without = with.clone();
+    without.services.clear();
+    let steer = Steer::keyed(2, By::Client, (3, 5));
+    let there = steer.owner((VIP.to_bits(), 0));
+    let here = 1 - there;
+    let mut clients = (1..255).map(|n| Ipv4Addr::new(198, 51, 100, n));
+    let client = clients.find(|c| steer.owner((c.to_bits(), 0)) == here).expect("clients of each");
+    for flags in [flags::SYN, flags::ACK] {
+        let (mut mesh, mut rng) = (Mesh::new(&without, &steer), Rng::new(1));
+        let packet = |flags| packets::tcp((client, 4000), (VIP, NAT), flags).bytes();
+        mesh.inject(here, 0, &packet(flags));
+        mesh.poll(here);
+        assert_eq!(mesh.ios[0].in_rings(), 1, "as it is for nobody, it goes where a reply would");
+        mesh.reload(&with);
+        mesh.run(&mut rng);
+        assert_eq!((mesh.conns(), mesh.sent().len()), (vec![0, 0], 0));
+        assert_eq!(mesh.figures().drops_for(DropReason::WrongOwner), 1);
+        mesh.inject(there, 0, &packet(flags::SYN));
+        mesh.run(&mut rng);
+        assert_eq!((mesh.conns()[here], mesh.conns()[there]), (1, 0), "the client's next try");
+    }
+}
