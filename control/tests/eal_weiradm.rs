@@ -220,7 +220,7 @@ fn the_unbuilt_is_listed_and_named(site: &Site) {
     let warnings = site.status()["warnings"].to_string();
     for seen in [
         "accepted, not forwarded: persistence: tcp:192.0.2.100:80",
-        "accepted, not forwarded: services by firewall mark: mark6:7",
+        "accepted, not forwarded: services by firewall mark: fwmark6:7",
         "accepted, not forwarded: forwarding methods other than NAT and direct routing: 10.9.0.12:53 of udp:192.0.2.100:53",
         "accepted, not forwarded: the sync daemon: Master on eth0",
     ] {

@@ -30,16 +30,20 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    fn holds(self, value: &[u8]) -> bool {
-        match self {
+    /// Whether the value is of this shape; the kernel's error number if not.
+    fn check(self, value: &[u8]) -> Result<(), Errno> {
+        let holds = match self {
             Shape::AtLeast(bytes) => value.len() >= bytes,
             Shape::AtMost(bytes) => value.len() <= bytes,
             Shape::Text(characters) => {
-                let text = value.strip_suffix(&[0]).unwrap_or(value);
-                value.iter().take(characters + 1).any(|byte| *byte == 0) && text.len() <= characters
+                if !value.iter().take(characters + 1).any(|byte| *byte == 0) {
+                    return Err(Errno::INVAL);
+                }
+                value.strip_suffix(&[0]).unwrap_or(value).len() <= characters
             }
             Shape::Nest => value.is_empty() || value.len() >= HEADER_BYTES,
-        }
+        };
+        holds.then_some(()).ok_or(Errno::RANGE)
     }
 }
 
@@ -56,7 +60,7 @@ impl<'a> Attrs<'a> {
     /// Reads the attributes of a message.
     ///
     /// # Errors
-    /// ERANGE when one does not hold what the policy says.
+    /// ERANGE when one does not hold what the policy says, EINVAL for a text without its NUL.
     pub(super) fn top(bytes: &'a [u8], policy: Policy) -> Result<Attrs<'a>, Errno> {
         let mut found = Vec::new();
         for attribute in NlasIterator::new(bytes).map_while(Result::ok) {
@@ -64,9 +68,7 @@ impl<'a> Attrs<'a> {
             let kind = attribute.kind();
             let value = &attribute.into_inner()[HEADER_BYTES..end];
             if let Some((_, shape)) = policy.iter().find(|(number, _)| *number == kind) {
-                if !shape.holds(value) {
-                    return Err(Errno::RANGE);
-                }
+                shape.check(value)?;
                 found.push((kind, value));
             }
         }

@@ -150,12 +150,12 @@ impl ServiceKey {
     }
 }
 
-/// One identity, one text: `tcp:192.0.2.1:80`, `47:192.0.2.1:0`, `mark:7`, `mark6:7`.
+/// One identity, one text: `tcp:192.0.2.1:80`, `47:192.0.2.1:0`, `fwmark:7`, `fwmark6:7`.
 impl fmt::Display for ServiceKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            ServiceKey::Mark { family: Family::V4, mark } => write!(f, "mark:{mark}"),
-            ServiceKey::Mark { family: Family::V6, mark } => write!(f, "mark6:{mark}"),
+            ServiceKey::Mark { family: Family::V4, mark } => write!(f, "fwmark:{mark}"),
+            ServiceKey::Mark { family: Family::V6, mark } => write!(f, "fwmark6:{mark}"),
             ServiceKey::Address { protocol, address, port } => {
                 let address = SocketAddr::new(address, port);
                 match protocol {

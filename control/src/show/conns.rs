@@ -5,6 +5,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use super::listing::endpoint_text;
 use crate::api::rows::ConnRow;
 
 /// Widths of the columns in front of the last.
@@ -63,7 +64,7 @@ pub fn push_endpoint(text: &mut String, of: SocketAddr) {
             text.push(':');
             push_number(text, of.port().into(), 1);
         }
-        IpAddr::V6(_) => text.push_str(&of.to_string()),
+        IpAddr::V6(_) => text.push_str(&endpoint_text(of)),
     }
 }
 

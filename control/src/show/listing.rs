@@ -8,7 +8,7 @@
 //! Source: ipvsadm 1.31, by its output.
 
 use std::fmt::Write;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::api::rows::{CounterFields, DestRow, ListRow, RateFields, ServiceRow};
 
@@ -103,17 +103,17 @@ fn dest_line(dest: &DestRow, columns: Columns) -> String {
     match columns {
         Columns::Plain => format!(
             "  -> {:<28} {:<7} {:<6} {:<10} {:<10}\n",
-            dest.dest.to_string(),
+            endpoint_text(dest.dest),
             method_name(&dest.method),
             dest.weight,
             dest.active_connections,
             dest.inactive_connections
         ),
         Columns::Stats | Columns::StatsExact => {
-            format!("  -> {:<28}{}\n", dest.dest.to_string(), counters(&dest.counters, columns))
+            format!("  -> {:<28}{}\n", endpoint_text(dest.dest), counters(&dest.counters, columns))
         }
         Columns::Rate | Columns::RateExact => {
-            format!("  -> {:<28}{}\n", dest.dest.to_string(), dest_rates(&dest.rates, columns))
+            format!("  -> {:<28}{}\n", endpoint_text(dest.dest), dest_rates(&dest.rates, columns))
         }
     }
 }
@@ -121,7 +121,11 @@ fn dest_line(dest: &DestRow, columns: Columns) -> String {
 fn service_name(service: &ServiceRow) -> String {
     match service.address {
         Some(address) => {
-            format!("{:<4} {}", protocol_name(&service.protocol), SocketAddr::new(address, service.port))
+            format!(
+                "{:<4} {}",
+                protocol_name(&service.protocol),
+                endpoint_text(SocketAddr::new(address, service.port))
+            )
         }
         None => format!("FWM  {}{}", service.fwmark, if service.fwmark_ipv6 { " IPv6" } else { "" }),
     }
@@ -274,21 +278,39 @@ fn service_order(a: &ServiceRow, b: &ServiceRow) -> i64 {
     ])
 }
 
+/// An address as the C library prints it: as Rust does, but for IPv6 addresses that end in one of IPv4.
+pub(crate) fn address_text(address: IpAddr) -> String {
+    match address {
+        // `::1.2.3.4`, deprecated as RFC 4291 2.5.5.1 says; `::1` and `::` are none.
+        IpAddr::V6(v6) if v6.to_bits() >> 32 == 0 && v6.to_bits() >> 16 != 0 => {
+            format!("::{}", Ipv4Addr::from_bits(v6.to_bits() as u32))
+        }
+        address => address.to_string(),
+    }
+}
+
+/// `ADDRESS:PORT`, with brackets round an IPv6 address.
+pub(crate) fn endpoint_text(of: SocketAddr) -> String {
+    let address = address_text(of.ip());
+    if of.is_ipv6() { format!("[{address}]:{}", of.port()) } else { format!("{address}:{}", of.port()) }
+}
+
 /// Destinations by address, then port.
 fn dest_order(a: SocketAddr, b: SocketAddr) -> i64 {
     first_nonzero([address_order(a.ip(), b.ip()), i64::from(a.port()) - i64::from(b.port())])
 }
 
-/// Addresses by the signed 32-bit difference of their words; the words of IPv6 from the left.
+/// Addresses by the signed 32-bit difference of their words; the words of IPv6 from the left. Of two families it is the
+/// first one's that counts, as in ipvsadm: IPv4 looks at the first word alone, IPv6 at all four.
 pub(crate) fn address_order(a: IpAddr, b: IpAddr) -> i64 {
-    match (a, b) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => signed_difference(a.to_bits(), b.to_bits()),
-        (IpAddr::V6(a), IpAddr::V6(b)) => {
-            let word = |address: std::net::Ipv6Addr, i: u32| (address.to_bits() >> (96 - 32 * i)) as u32;
-            first_nonzero([0, 1, 2, 3].map(|i| signed_difference(word(a, i), word(b, i))))
-        }
-        (a, b) => i64::from(a.is_ipv6()) - i64::from(b.is_ipv6()),
-    }
+    let words = |address: IpAddr| match address {
+        IpAddr::V4(v4) => [v4.to_bits(), 0, 0, 0],
+        IpAddr::V6(v6) => [96, 64, 32, 0].map(|shift| (v6.to_bits() >> shift) as u32),
+    };
+    let (left, right) = (words(a), words(b));
+    let compared = if a.is_ipv4() { 1 } else { 4 };
+    let mut differences = (0..compared).map(|i| signed_difference(left[i], right[i]));
+    differences.find(|d| *d != 0).unwrap_or(0)
 }
 
 pub(crate) fn signed_difference(a: u32, b: u32) -> i64 {

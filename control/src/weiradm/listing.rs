@@ -11,7 +11,8 @@ use super::values::cut;
 use crate::ipvs::{Dest, Info, Method, Service, ServiceKey, Stats, flag, tunnel_flag, tunnel_type};
 use crate::show;
 use crate::show::listing::{
-    address_order, exact_number, first_nonzero, flag_name, ipvsadm_sort, large_number, signed_difference,
+    address_order, address_text, endpoint_text, exact_number, first_nonzero, flag_name, ipvsadm_sort,
+    large_number, signed_difference,
 };
 
 /// Longest name of an IPv4 service, and of an IPv4 destination; longer ones are cut. IPv6 never is.
@@ -40,9 +41,9 @@ impl<'a> Texts<'a> {
     /// `ADDRESS:PORT`, with brackets round an IPv6 address or its name.
     pub(super) fn endpoint(&self, address: IpAddr, port: u16, protocol: u16) -> String {
         let Some(names) = self.names else {
-            return SocketAddr::new(address, port).to_string();
+            return endpoint_text(SocketAddr::new(address, port));
         };
-        let host = names.host_of(address).unwrap_or_else(|| address.to_string());
+        let host = names.host_of(address).unwrap_or_else(|| address_text(address));
         let port = names.service_of(port, protocol).unwrap_or_else(|| port.to_string());
         if address.is_ipv6() { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }

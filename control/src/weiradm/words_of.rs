@@ -7,6 +7,7 @@ use crate::ipvs::{
     Daemon, DaemonState, DestKey, DestOptions, Family, Method, ServiceKey, ServiceOptions, Timeouts, Tunnel,
     flag, tunnel_flag, tunnel_type,
 };
+use crate::show::listing::endpoint_text;
 
 /// A command about a service: `-A -t 192.0.2.1:80 -s wlc`.
 pub fn service(command: &str, key: &ServiceKey, options: &ServiceOptions) -> String {
@@ -50,7 +51,7 @@ pub fn service_name(key: &ServiceKey) -> String {
             format!("-f {mark}{}", if family == Family::V6 { " -6" } else { "" })
         }
         ServiceKey::Address { protocol, address, port } => {
-            format!("{} {}", protocol_option(protocol), SocketAddr::new(address, port))
+            format!("{} {}", protocol_option(protocol), endpoint_text(SocketAddr::new(address, port)))
         }
     }
 }

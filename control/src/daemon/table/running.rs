@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use config::knobs::{Cpus, Knob, KnobError, PREFIX};
 use config::{Change, Scheduler, Valid};
@@ -120,14 +120,15 @@ impl Store for Running<'_> {
         port.map(|port| port.mtu.into()).or_else(|| machine_mtu(name))
     }
 
-    /// By form, and by the networks of our ports: their broadcast addresses are none.
+    /// By form, and by the networks of our ports and the loopback: their broadcast addresses are none.
     fn is_unicast(&self, address: IpAddr) -> bool {
+        const LOOPBACK_BROADCAST: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 255);
         let networks = self.valid.network().ports.iter().flat_map(|port| &port.addresses);
         let is_broadcast = |net: &IpNet| match net {
             IpNet::V4(net) => net.prefix_len() < 31 && IpAddr::V4(net.broadcast()) == address,
             IpNet::V6(_) => false,
         };
-        is_unicast(address) && !networks.into_iter().any(is_broadcast)
+        is_unicast(address) && address != LOOPBACK_BROADCAST && !networks.into_iter().any(is_broadcast)
     }
 
     fn service(&self, key: &ServiceKey) -> Option<Service> {

@@ -241,7 +241,7 @@ fn what_is_not_forwarded_is_listed_and_named_and_comes_when_it_can() {
     assert_eq!(
         world.table.not_forwarded(),
         [
-            "services by firewall mark: mark6:7",
+            "services by firewall mark: fwmark6:7",
             "forwarding methods other than NAT and direct routing: 10.0.0.2:8080 of tcp:198.51.100.1:80",
         ]
     );

@@ -204,3 +204,31 @@ fn feed(listing: &mut Listing, lines: &str) {
         }
     }
 }
+
+#[test]
+fn addresses_are_printed_as_the_c_library_does() {
+    for (address, text) in [
+        ("::1.2.3.4", "::1.2.3.4"),
+        ("::1:0", "::0.1.0.0"),
+        ("::ffff", "::ffff"),
+        ("::1", "::1"),
+        ("::", "::"),
+        ("::1:1.2.3.4", "::1:102:304"),
+        ("::ffff:1.2.3.4", "::ffff:1.2.3.4"),
+        ("2001:db8::1", "2001:db8::1"),
+        ("192.0.2.7", "192.0.2.7"),
+    ] {
+        assert_eq!(address_text(address.parse().unwrap()), text);
+    }
+    assert_eq!(endpoint_text("[::102:304]:80".parse().unwrap()), "[::1.2.3.4]:80");
+    assert_eq!(endpoint_text("192.0.2.7:80".parse().unwrap()), "192.0.2.7:80");
+}
+
+/// As ipvsadm 1.31 listed them, which were added from left to right and so came from right to left.
+#[test]
+fn destinations_of_two_families_sort_as_ipvsadm_sorts_them() {
+    let [a, b, c] = ["129.0.0.198:2", "1.0.0.88:3", "[2001:bf97::1]:2"].map(|text| text.parse().unwrap());
+    let mut sorted = [c, b, a];
+    ipvsadm_sort(&mut sorted, dest_order);
+    assert_eq!(sorted, [c, a, b]);
+}
