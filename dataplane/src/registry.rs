@@ -3,12 +3,13 @@
 //! Applies [`config::Change`]s to a working copy that shares structure with the published snapshots, hands out object
 //! slots (counters and destination state), and keeps deleted destinations in the trash while connections remain, so
 //! that a destination that comes back is the same object: its counts, its statistics, its connections.
-//! Control thread only. A change is applied whole or refused with nothing changed.
+//! Control thread only. Changes are applied whole or refused with nothing changed.
 
 mod rows;
 mod settings;
 mod slots;
 mod trash;
+mod whole;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -65,6 +66,12 @@ pub enum ApplyError {
     /// No room for another destination.
     #[error("the limit of {0} destinations is reached ([limits] destinations)")]
     TooManyDests(u32),
+    /// What was deleted and is still in use holds the slots that new objects need.
+    #[error(
+        "no room: {0} deleted services and destinations are still in use; try again when their connections have \
+         ended, or raise [limits] destinations"
+    )]
+    NoRoom(u32),
     /// No room for a static neighbour.
     #[error("the neighbour table is full ([limits] neighbours)")]
     TooManyNeighbours,
@@ -90,6 +97,8 @@ pub struct Registry {
     order: u64,
     sched_gen: u32,
     generation: u64,
+    /// Generation that every worker has taken in.
+    settled: u64,
     /// The workers' clock.
     now_ns: u64,
     /// The estimators' clock, which is the system's.
@@ -131,6 +140,7 @@ impl Registry {
             order: 0,
             sched_gen: 0,
             generation: 0,
+            settled: 0,
             now_ns: 0,
             est_now_ns: 0,
         })
@@ -174,8 +184,8 @@ impl Registry {
         self.est_now_ns = now_ns;
     }
 
-    /// Applies one change to the working copy; it is in force once a [`Registry::snapshot`] is published.
-    pub fn apply(&mut self, change: &Change) -> Result<(), ApplyError> {
+    /// Makes one change that a trial has found possible.
+    fn make(&mut self, change: &Change) -> Result<(), ApplyError> {
         match change {
             Change::SetNetwork { to, .. } => self.set_network(to),
             Change::SetPolicy { to, .. } => {
@@ -218,10 +228,16 @@ impl Registry {
     /// that have been in the trash without connections for long enough. Now and then.
     pub fn reclaim(&mut self, generation: u64) {
         for slot in self.trash.sweep(self.now_ns, |slot| self.shared.dests[slot].total() > 0) {
-            self.shared.dests[slot].reset();
-            self.slots.release(slot);
+            self.free(slot);
         }
         self.slots.reclaim(generation);
+        self.settled = self.settled.max(generation);
+    }
+
+    /// Gives back the slot of a destination that nobody refers to any more.
+    fn free(&mut self, slot: u32) {
+        self.shared.dests[slot].reset();
+        self.slots.release(slot);
     }
 
     /// Lets the statistics of a service and its destinations start from zero at their last pass, or all there are.
@@ -267,14 +283,10 @@ impl Registry {
         if self.services.find(addr, key.port, key.proto.number()).is_some() {
             return Err(ApplyError::ServiceExists(key));
         }
-        let full = ApplyError::TooManyServices(self.limits.services);
-        if self.service_count >= self.limits.services {
-            return Err(full);
-        }
-        let index = self.slots.take_index().ok_or(full)?;
+        let index = self.slots.take_index().ok_or_else(|| self.no_room())?;
         let Some(slot) = self.slots.take(self.est_now_ns) else {
             self.slots.untake_index(index);
-            return Err(full);
+            return Err(self.no_room());
         };
         let announced = self.services.vip(addr).is_some_and(|v| v.is_announced());
         self.sched_gen += 1;
@@ -342,10 +354,6 @@ impl Registry {
         if service.dests.iter().any(|d| dest_key(d) == new.key) {
             return Err(ApplyError::DestExists(key, new.key));
         }
-        let full = ApplyError::TooManyDests(self.limits.destinations);
-        if self.dest_count >= self.limits.destinations {
-            return Err(full);
-        }
         let slot = match self.trash.revive(key, new.key) {
             Some((slot, born)) => {
                 self.estimators().revive(slot);
@@ -355,7 +363,7 @@ impl Registry {
                 }
                 slot
             }
-            None => self.slots.take(self.est_now_ns).ok_or(full)?,
+            None => self.slots.take(self.est_now_ns).ok_or_else(|| self.no_room())?,
         };
         let state = &self.shared.dests[slot];
         state.set_service(service.slot);
@@ -403,7 +411,7 @@ impl Registry {
         self.shared.dests[dest.slot].set_available(false);
         self.count_nat(service.key, dest, -1);
         self.estimators().suspend(dest.slot);
-        self.trash.put(service.key, dest_key(dest), dest.slot, service.born);
+        self.trash.put(service.key, dest_key(dest), dest.slot, service.born, self.generation + 1);
         self.dest_count -= 1;
     }
 

@@ -70,6 +70,11 @@ impl Slots {
         self.retired.push_back((generation, slot, index));
     }
 
+    /// Services that were retired and are not freed yet.
+    pub(super) fn retired(&self) -> usize {
+        self.retired.len()
+    }
+
     /// Frees what was retired up to `generation`.
     pub(super) fn reclaim(&mut self, generation: u64) {
         while let Some((_, slot, index)) = self.retired.front().copied().filter(|r| r.0 <= generation) {

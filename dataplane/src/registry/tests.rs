@@ -1,5 +1,6 @@
 //! Life of services and destinations as control sees it: slots, trash, statistics, refusals.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::Release;
 
@@ -292,15 +293,157 @@ fn what_is_refused_changes_nothing() {
     }
     // At the limits everything can be replaced at once: what was deleted has slots besides.
     registry.must(&[delete(WEB, 1), add(WEB, 3), delete(WEB, 2), add(WEB, 4)]);
-    // Once more is too much until the trash gives slots back: seven here, totals and service included.
+    // Once more is too much until workers have left what was deleted: seven slots here, totals and service included.
     registry.must(&[delete(WEB, 3), delete(WEB, 4), add(WEB, 5)]);
-    assert_eq!(registry.apply(&add(WEB, 6)), Err(ApplyError::TooManyDests(2)));
+    assert_eq!(registry.apply(&add(WEB, 6)), Err(ApplyError::NoRoom(4)));
     for minutes in [1, 2, 3] {
         registry.set_time(minutes * MINUTE);
         registry.reclaim(0);
     }
     registry.must(&[add(WEB, 6)]);
     assert_eq!(registry.sizes(), (1, 2));
+}
+
+/// Deleted destinations without connections make room, the first deleted first; what has connections, what a worker
+/// may still know and what comes back with the same plan stay.
+#[test]
+fn the_trash_makes_room_when_it_is_needed() {
+    let mut registry = registry("[limits]\nservices = 1\ndestinations = 2\n");
+    registry.must(&[add_service(WEB)]);
+    for round in 0..100 {
+        let (one, other) = (2 * round + 1, 2 * round + 2);
+        registry.must(&[add(WEB, one), add(WEB, other)]);
+        assert_eq!(registry.dest_row(WEB, one).inactive, 0);
+        registry.must(&[delete(WEB, one), delete(WEB, other)]);
+        let generation = registry.snapshot().generation;
+        registry.reclaim(generation);
+    }
+    // The first of five that are deleted with a connection each stays, and the second.
+    let mut registry = self::registry("[limits]\nservices = 1\ndestinations = 2\n");
+    registry.must(&[add_service(WEB)]);
+    for number in 1..=5 {
+        registry.must(&[add(WEB, number)]);
+        let slot = registry.slots(WEB).1[0];
+        registry.shared().dests[slot].bind();
+        registry.must(&[delete(WEB, number)]);
+    }
+    let generation = registry.snapshot().generation;
+    let slots: HashMap<u8, u32> =
+        registry.dest_names().iter().map(|(slot, (_, dest))| (last_octet(*dest), *slot)).collect();
+    let refused = registry.apply(&add(WEB, 6)).unwrap_err();
+    assert_eq!(refused, ApplyError::NoRoom(5));
+    assert!(
+        refused.to_string().contains("5 deleted services and destinations are still in use"),
+        "{refused}"
+    );
+    for number in [2, 3, 4] {
+        registry.shared().dests[slots[&number]].unbind(false);
+    }
+    registry.reclaim(generation - 1);
+    assert_eq!(registry.apply(&add(WEB, 6)), Err(ApplyError::NoRoom(5)), "a worker may still know them");
+    registry.reclaim(generation);
+    let trashed = |registry: &Registry| {
+        let is_trashed = |number: &u8| registry.is_trashed(WEB, destination(*number).key);
+        (1..=6).filter(is_trashed).collect::<Vec<_>>()
+    };
+    registry.apply_all(&[add(WEB, 6), add(WEB, 2)]).unwrap();
+    assert_eq!(trashed(&registry), [1, 4, 5]);
+    assert_eq!(registry.slots(WEB).1, [slots[&2], slots[&3]]);
+}
+
+/// A plan as `config::plan` makes it: what comes is first, what goes is last.
+#[test]
+fn limits_hold_for_the_result_of_a_plan() {
+    let ports = "[[port]]\nname = \"lan\"\ndevice = \"memory\"\naddresses = [\"10.0.0.254/24\"]\n";
+    let file = |services: &[(u8, &[u8])]| {
+        let dest =
+            |n: &u8| format!("[[service.destination]]\naddress = \"10.0.0.{n}:80\"\nmethod = \"nat\"\n");
+        let service = |(number, dests): &(u8, &[u8])| {
+            let dests: String = dests.iter().map(dest).collect();
+            format!("[[service]]\naddress = \"tcp://203.0.113.{number}:80\"\n{dests}")
+        };
+        let services: String = services.iter().map(service).collect();
+        config::parse(&format!("[limits]\nservices = 1\ndestinations = 2\n{ports}{services}"), "t").unwrap()
+    };
+    let mut registry = registry("[limits]\nservices = 1\ndestinations = 2\n");
+    let settle = |registry: &mut Registry| {
+        let generation = registry.snapshot().generation;
+        registry.reclaim(generation);
+    };
+    let mut old = file(&[]);
+    for n in 0..50 {
+        let new = file(&[(n + 1, &[2 * n + 1, 2 * n + 2])]);
+        registry.apply_all(&config::plan(&old, &new).changes).unwrap();
+        assert_eq!((registry.sizes(), registry.rows().count()), ((1, 2), 1));
+        settle(&mut registry);
+        old = new;
+    }
+    // All destinations of the service at once, and both orders within a plan.
+    registry.apply_all(&config::plan(&old, &file(&[(50, &[7, 8])])).changes).unwrap();
+    settle(&mut registry);
+    let key = old.services()[0].key;
+    let at = |n: u8| DestKey::new(Ipv4Addr::new(10, 0, 0, n).into(), 80);
+    let come = |n: u8| Change::AddDest { service: key, dest: Destination { key: at(n), ..destination(n) } };
+    let go = |n: u8| Change::DeleteDest { service: key, dest: at(n) };
+    let picture = |registry: &Registry| format!("{:?} {:?}", registry.find(key), registry.trashed());
+    let before = picture(&registry);
+    let refused = [
+        (vec![come(1), go(7), come(2)], (2, ApplyError::TooManyDests(2))),
+        (vec![go(7), come(1), come(2), come(3), go(2)], (3, ApplyError::TooManyDests(2))),
+        (vec![go(7), go(7)], (1, ApplyError::NoDest(key, at(7)))),
+        (vec![come(1), come(1), go(7), go(8)], (1, ApplyError::DestExists(key, at(1)))),
+        (vec![Change::DeleteService { key }, go(7)], (1, ApplyError::NoService(key))),
+        (
+            vec![Change::DeleteService { key }, add_service(WEB), add_service(DNS)],
+            (2, ApplyError::TooManyServices(1)),
+        ),
+        (
+            vec![come(1), add_service(WEB), add(WEB, 1), Change::DeleteService { key: WEB }, go(9)],
+            (4, ApplyError::NoDest(key, at(9))),
+        ),
+    ];
+    for (changes, expected) in refused {
+        assert_eq!(registry.apply_all(&changes), Err(expected), "{changes:?}");
+        assert_eq!(picture(&registry), before, "{changes:?}");
+    }
+    registry.apply_all(&[come(1), go(7), go(1), come(7)]).unwrap();
+    settle(&mut registry);
+    registry.apply_all(&[Change::DeleteService { key }, add_service(WEB), add(WEB, 1), add(WEB, 2)]).unwrap();
+    assert_eq!(registry.sizes(), (1, 2));
+}
+
+/// A plan that is refused has touched nothing that workers see: overload, thresholds and the schedulers' positions.
+#[test]
+fn a_refused_plan_has_not_been_begun() {
+    let mut registry = registry("[limits]\nservices = 1\n");
+    registry.must(&[add_service(WEB), add(WEB, 1), add(WEB, 2)]);
+    let from = Destination { upper: 1, ..destination(1) };
+    registry.must(&[Change::EditDest { service: WEB, from: destination(1), to: from }]);
+    let slot = registry.dest_row(WEB, 1).dest.slot;
+    registry.shared().dests[slot].bind();
+    let Change::AddService { settings, .. } = add_service(WEB) else { unreachable!() };
+    let other = ServiceSettings { scheduler: Scheduler::Rr, ..settings };
+    let picture = |registry: &Registry| {
+        let row = registry.find(WEB).unwrap();
+        (row.dests[1].overloaded, row.service.sched_gen, row.service.version, format!("{row:?}"))
+    };
+    let before = picture(&registry);
+    assert!(before.0);
+    let changes = [
+        Change::EditDest { service: WEB, from, to: Destination { upper: 0, weight: 9, ..from } },
+        Change::EditService { key: WEB, from: settings, to: other },
+        delete(WEB, 2),
+        add_service(DNS),
+    ];
+    assert_eq!(registry.apply_all(&changes), Err((3, ApplyError::TooManyServices(1))));
+    assert_eq!(picture(&registry), before);
+}
+
+fn last_octet(dest: DestKey) -> u8 {
+    match dest.addr {
+        IpAddr::V4(addr) => addr.octets()[3],
+        IpAddr::V6(addr) => panic!("{addr}"),
+    }
 }
 
 /// What is in the trash takes slots of its own, but no number of living ones is exceeded for it.

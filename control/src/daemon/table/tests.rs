@@ -227,6 +227,34 @@ fn a_refused_reload_leaves_table_and_registry_alone() {
     assert_eq!((world.listed(), world.forwarded()), before);
 }
 
+/// At the limits a file, or a transaction, may replace everything, time and again; a command may not add.
+#[test]
+fn at_the_limits_everything_can_be_replaced_at_once() {
+    let full = |first: u16, hosts: [&str; 2]| {
+        let dests = hosts.map(|host| (host, 1));
+        let service = |n: u16| file_service(first + n, if n < 3 { &dests[..] } else { &[] });
+        (0..4).map(service).collect::<String>()
+    };
+    let (old, new) = ([A, B], ["10.0.0.4:1", "10.0.0.5:1"]);
+    let mut world = World::new(&full(80, old));
+    let settle = |world: &mut World| {
+        assert_eq!((world.table.sizes(), world.registry.sizes()), ((4, 6), (4, 6)));
+        let generation = world.registry.snapshot().generation;
+        world.registry.reclaim(generation);
+    };
+    settle(&mut world);
+    for (first, hosts) in [(90, old), (80, new), (80, old), (90, new), (80, new)] {
+        assert_eq!(world.reload(&full(first, hosts)), [""; 0]);
+        settle(&mut world);
+    }
+    assert_eq!(world.store().add_service(key(70), options("rr", 0)), Err(Errno::NOMEM));
+    assert_eq!(world.store().add_dest(&key(80), dest_key(A), weighing(1)), Err(Errno::NOMEM));
+    let staged = world.table.stage(world.table.difference(&World::new(&full(60, old)).table));
+    apply_whole(&mut world.registry, &staged.changes).unwrap();
+    world.table = staged.table;
+    settle(&mut world);
+}
+
 #[test]
 fn what_is_not_forwarded_is_listed_and_named_and_comes_when_it_can() {
     let mut world = World::new("");

@@ -7,8 +7,12 @@ use dataplane::route::PortFacts;
 use super::*;
 
 fn valid(services: &str) -> Valid {
+    valid_within(2, services)
+}
+
+fn valid_within(limit: u32, services: &str) -> Valid {
     let text = format!(
-        "[limits]\nservices = 2\n[[port]]\nname = \"a\"\ndevice = \"net_null0\"\naddresses = [\"10.0.0.1/24\"]\n{services}"
+        "[limits]\nservices = {limit}\n[[port]]\nname = \"a\"\ndevice = \"net_null0\"\naddresses = [\"10.0.0.1/24\"]\n{services}"
     );
     config::parse(&text, "test").unwrap_or_else(|errors| panic!("{errors}"))
 }
@@ -45,11 +49,16 @@ fn a_plan_with_a_refused_change_changes_nothing() {
     let old = valid(&(service(80, &[("10.0.0.2:1", 1)]) + &service(81, &[("10.0.0.3:1", 1)])));
     let mut registry = registry(&old);
     let before = listed(&registry);
-    // An edit, an addition of a destination, then a third service beyond the limit of two; 81 would go last.
-    let new =
-        valid(&(service(80, &[("10.0.0.2:1", 7), ("10.0.0.9:1", 1)]) + &service(82, &[("10.0.0.4:1", 1)])));
+    // An edit, an addition of a destination, then a second and a third new service, of which the limit has room for
+    // one; 81 would go last.
+    let services = |ports: &[u16]| {
+        let more: String = ports.iter().map(|port| service(*port, &[("10.0.0.4:1", 1)])).collect();
+        service(80, &[("10.0.0.2:1", 7), ("10.0.0.9:1", 1)]) + &more
+    };
+    let new = valid_within(3, &services(&[82, 83]));
     let RefusedChange { change, error } = apply_whole(&mut registry, &plan(&old, &new).changes).unwrap_err();
-    assert!(matches!(*change, Change::AddService { .. }), "{change}");
+    let change = change.to_string();
+    assert!(change.starts_with("+ service tcp:198.51.100.1:83"), "{change}");
     assert!(matches!(error, ApplyError::TooManyServices(2)), "{error}");
     assert_eq!(listed(&registry), before);
 
