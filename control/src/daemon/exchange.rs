@@ -45,9 +45,10 @@ impl Exchange {
         Exchange { to, from, life, away: None, queue: VecDeque::new() }
     }
 
-    /// Has the worker end connections whose destination is gone. Never waits; false when its mailbox is full.
-    pub fn end_unavailable(&self) -> bool {
-        self.to.try_send(ToWorker::EndUnavailable).is_ok()
+    /// Has the worker end connections whose destination is gone. Never waits: of what a full mailbox holds one at most is
+    /// a piece, so another such message is among it, and that one, not served yet, is enough.
+    pub fn end_unavailable(&self) {
+        let _ = self.to.try_send(ToWorker::EndUnavailable);
     }
 
     /// Has the piece filled when its turn comes.

@@ -246,9 +246,7 @@ impl Daemon<'_> {
 
     fn end_unavailable(&self) {
         for worker in &self.workers {
-            if !worker.exchange.borrow().end_unavailable() {
-                warn!(target: "weir::conn", worker = worker.id, "mailbox full: connections of deleted destinations stay");
-            }
+            worker.exchange.borrow().end_unavailable();
         }
     }
 }

@@ -114,6 +114,20 @@ fn listings_take_turns_and_one_that_leaves_frees_the_mailbox() {
     assert_eq!(all(&mut listing(), &workers), (0..10).collect::<Vec<_>>());
 }
 
+/// What is gone when it is asked is ended: a sweep that has not begun waits, whatever else the mailbox holds.
+#[test]
+fn however_often_it_is_asked_a_sweep_waits_for_the_worker() {
+    let (worker, exchange) = fake(10);
+    let mut rows = ConnRows::new(vec![Rc::clone(&exchange)], ConnFilter::default());
+    assert_eq!(rows.next(), Ok(Next::Wait));
+    let waiting = |asked: usize| {
+        (0..asked).for_each(|_| exchange.borrow().end_unavailable());
+        worker.inbox.try_iter().map(|m| matches!(m, ToWorker::EndUnavailable)).collect::<Vec<_>>()
+    };
+    assert_eq!(waiting(10), [false, true, true, true]);
+    assert_eq!(waiting(1), [true]);
+}
+
 #[test]
 fn a_listing_that_stalls_holds_nobody_up() {
     let (worker, exchange) = fake(9);
