@@ -83,7 +83,7 @@ fn assert_same(a: &State, b: &State) {
 
 /// A journal with these revisions after revision 0, and every state on the way.
 fn written(dir: &Path, revisions: &[Vec<Op>]) -> (Journal, Vec<State>) {
-    let (mut journal, none) = Journal::open(dir).unwrap();
+    let (mut journal, none) = open(dir);
     assert!(none.is_none());
     let mut state = State::default();
     journal.begin(&state, &record(0, Vec::new())).unwrap();
@@ -109,8 +109,21 @@ fn other_version() -> String {
     line(&Head { weir_journal: VERSION + 1 })
 }
 
+/// Opens it. A process that another test has just started holds a copy of the lock until it is another program.
+fn open(dir: &Path) -> (Journal, Option<State>) {
+    for _ in 0..1000 {
+        match Journal::open(dir) {
+            Err(failure) if failure.why.contains("another weir") => {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            opened => return opened.unwrap(),
+        }
+    }
+    panic!("{} stays locked", dir.display())
+}
+
 fn reopened(dir: &Path) -> Option<State> {
-    Journal::open(dir).unwrap().1
+    open(dir).1
 }
 
 proptest! {
@@ -200,7 +213,7 @@ fn a_journal_cut_at_any_byte_holds_the_whole_records_before() {
     for length in 0..=bytes.len() {
         fs::write(dir.path().join(FILE), &bytes[..length]).unwrap();
         let whole = ends.iter().filter(|end| **end <= length).count();
-        let (mut journal, state) = Journal::open(dir.path()).unwrap();
+        let (mut journal, state) = open(dir.path());
         match state {
             None => assert_eq!(whole, 0, "cut at {length}"),
             Some(state) => {
@@ -308,7 +321,7 @@ fn nth(revision: u64) -> Record {
 #[test]
 fn writes_and_compacts_until_it_is_killed() {
     let Some(dir) = std::env::var_os(KILLED_DIR) else { return };
-    let (mut journal, state) = Journal::open(dir.as_ref()).unwrap();
+    let (mut journal, state) = open(dir.as_ref());
     let mut revision = state.map_or(0, |state| state.revision);
     if revision == 0 {
         journal.begin(&State::default(), &record(0, Vec::new())).unwrap();
@@ -343,7 +356,11 @@ fn a_kill_in_a_compaction_loses_nothing_that_was_written() {
         let begun = lines.by_ref().take_while(|line| line != "compacting");
         let first = begun.filter_map(number).last().unwrap_or_default();
         let reading = std::thread::spawn(move || lines.filter_map(number).last());
-        std::thread::sleep(std::time::Duration::from_micros(round * 797 % 5_000));
+        // Every other kill waits until there is a new file.
+        let begun = std::time::Instant::now();
+        let new = dir.path().join(NEW_FILE);
+        while round % 2 == 0 && !new.exists() && begun.elapsed().as_millis() < 1000 {}
+        std::thread::sleep(std::time::Duration::from_micros(round * 797 % 4_000 * (round % 2)));
         child.kill().unwrap();
         child.wait().unwrap();
         let last = reading.join().unwrap().unwrap_or(first);
@@ -365,7 +382,7 @@ fn a_directory_is_one_daemons() {
     assert_eq!(failure.exit, crate::failure::Exit::Environment);
     assert!(failure.why.contains("another weir"), "{failure}");
     drop(first);
-    Journal::open(dir.path()).unwrap();
+    open(dir.path());
     let failure = Journal::open(&dir.path().join(FILE)).unwrap_err();
     assert!(failure.hint.unwrap().contains("state_dir"));
 }
