@@ -9,7 +9,7 @@ fn packets_of_a_service_that_left_our_own_address_find_their_owner() {
     const CLIENTS: u8 = 64;
     let without = rules("rr", "worker", [1; 4]);
     let mut with = without.clone();
-    let service = Service::new(Proto::Tcp, packets::P0, NAT, "rr");
+    let service = Service { announce: false, ..Service::new(Proto::Tcp, packets::P0, NAT, "rr") };
     with.services.push(service.server(Server::new(server(1), server_port(NAT), Method::Nat)));
     let clients = || (0..CLIENTS).map(|n| (Ipv4Addr::new(198, 51, 100, n), 4000));
     for steer in [Steer::ONE, Steer::keyed(2, By::Client, (3, 5)), Steer::keyed(3, By::ClientPort, (3, 5))] {
