@@ -7,7 +7,7 @@ use config::Valid;
 
 use crate::args::CheckArgs;
 use crate::counted::counted;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, tell};
 
 /// Largest configuration file; 100 000 services with ten destinations each have about 100 MB.
 const FILE_BYTES_MAX: u64 = 512 << 20;
@@ -47,7 +47,7 @@ pub fn check(args: &CheckArgs) -> Exit {
     match load(&args.file) {
         Ok(valid) => {
             for line in valid.unbuilt() {
-                eprintln!("weir: warning: {line}");
+                tell(format_args!("weir: warning: {line}"));
             }
             if args.show {
                 print_or_stop(&valid.to_toml());
@@ -62,7 +62,7 @@ pub fn check(args: &CheckArgs) -> Exit {
 
 /// Prints why there is no configuration; the exit status to end with.
 pub fn report(error: &LoadError) -> Exit {
-    eprintln!("{error}");
+    tell(error);
     Exit::Usage
 }
 

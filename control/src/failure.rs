@@ -2,7 +2,13 @@
 
 use std::any::Any;
 use std::fmt;
+use std::io::{self, Write};
 use std::process::ExitCode;
+
+/// Prints a line or several to stderr. That nobody can read them is no reason to end in another way.
+pub fn tell(text: impl fmt::Display) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
 
 /// Exit status of a program of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,14 +6,14 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 use control::args::{Cli, Command};
-use control::failure::{Exit, Failure, panic_text};
+use control::failure::{Exit, Failure, panic_text, tell};
 
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
         let failure = Failure::run("internal fault", panic_text(info.payload()))
             .hint(format!("at {place}; please report it"));
-        eprintln!("{failure}");
+        tell(failure);
     }));
     match std::panic::catch_unwind(run) {
         Ok(exit) => exit.into(),
@@ -61,7 +61,7 @@ fn run() -> Exit {
 /// The exit status to end with; prints why there is no better one.
 fn ended(result: Result<Exit, Failure>) -> Exit {
     result.unwrap_or_else(|failure| {
-        eprintln!("{failure}");
+        tell(&failure);
         failure.exit
     })
 }
@@ -80,6 +80,6 @@ fn usage(error: &clap::Error) -> Exit {
     let (why, rest) = text.split_once('\n').unwrap_or((&text, ""));
     let hint: Vec<&str> = rest.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let why = why.strip_prefix("error: ").unwrap_or(why);
-    eprintln!("{}", Failure::usage("usage", why).hint(hint.join("\n")));
+    tell(Failure::usage("usage", why).hint(hint.join("\n")));
     Exit::Usage
 }

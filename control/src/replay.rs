@@ -26,7 +26,7 @@ use dpdk_sys::Prefault;
 
 use crate::args::ReplayArgs;
 use crate::check;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, tell};
 use crate::show::packet;
 
 /// Buffers of the ports in memory: more than a worker ever holds.
@@ -49,13 +49,21 @@ pub fn replay(args: &ReplayArgs) -> Exit {
     match run(args, &valid) {
         Ok(()) => Exit::Done,
         Err(failure) => {
-            eprintln!("{failure}");
+            tell(&failure);
             failure.exit
         }
     }
 }
 
 fn run(args: &ReplayArgs, valid: &Valid) -> Result<(), Failure> {
+    if args
+        .output
+        .canonicalize()
+        .is_ok_and(|output| args.input.canonicalize().is_ok_and(|input| input == output))
+    {
+        let why = "it is the capture that is read, and would be overwritten; name another file";
+        return Err(Failure::usage(args.output.display().to_string(), why));
+    }
     let frames = read(&args.input)?;
     let names: Vec<&str> = valid.ports().iter().map(|port| port.name.as_str()).collect();
     let mut balancer = Balancer::new(valid, frames.first().map_or(0, |frame| frame.time_ns))?;
@@ -73,9 +81,9 @@ fn run(args: &ReplayArgs, valid: &Valid) -> Result<(), Failure> {
     out.extend(balancer.io.drain().into_iter().map(|(_, bytes)| Frame { time_ns: last_ns, bytes }));
     write(&args.output, &out)?;
     let figures = balancer.stats.read();
-    eprint!("{}", summary(frames.len(), out.len(), &figures));
+    tell(summary(frames.len(), out.len(), &figures).trim_end());
     if figures.drops_for(DropReason::L2NotOurs) > 0 {
-        eprint!("{}", address_hint(valid, &frames));
+        tell(address_hint(valid, &frames).trim_end());
     }
     Ok(())
 }

@@ -49,6 +49,10 @@ pub fn restore(args: &RestoreArgs) -> Result<Exit, Failure> {
         dry_run: args.dry_run,
         content: lines.take_content(),
     };
+    if transaction.content.is_empty() {
+        return Err(Failure::usage(name, "no command in it, and every service would go")
+            .hint("`weir save` writes one line at least; `weiradm -C` removes every service"));
+    }
     let rows = Client::connect(&args.reading.socket_path())?.transact(transaction)?;
     if let [TransactionRow::Refused { line, errno }] = rows[..] {
         return Err(bad_line(&name, &lines.refused(line, errno), Exit::Failed));

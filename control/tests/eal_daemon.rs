@@ -240,3 +240,25 @@ fn eal_starts_that_fail_say_why_and_leave_nothing() {
         assert!(!site.path("run").exists() && !runtime_dirs(pid), "{name} left something");
     }
 }
+
+/// A full disk behind stderr: lines are lost, and nothing ends otherwise than it would.
+#[test]
+fn eal_what_nobody_can_read_changes_nothing() {
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let weir = || Command::new(env!("CARGO_BIN_EXE_weir"));
+    let status = weir().args(["check", "/nonexistent.toml"]).stderr(full()).status().unwrap();
+    assert_eq!(status.code(), Some(2));
+
+    let site = Site::new();
+    let file = site.path("full.toml");
+    fs::write(&file, site.config(SERVICE)).unwrap();
+    let mut child = weir().args(["run", "--config"]).arg(&file).stderr(full()).spawn().unwrap();
+    let (begun, socket) = (Instant::now(), site.path("run/weir.sock"));
+    let answers = || weir().arg("status").env("WEIR_SOCKET", &socket).output().unwrap().status.success();
+    while !answers() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "no daemon answers");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}

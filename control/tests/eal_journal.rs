@@ -270,6 +270,11 @@ fn eal_a_file_is_taken_whole_or_not_at_all() {
     assert_eq!(site.revision(), 2);
     let both = site.save();
     assert!(both.contains("192.0.2.100:80") && both.contains("192.0.2.8:80") && both.contains("--set 1 2 3"));
+    // What wrote nothing did not want everything gone.
+    for nothing in ["", "# saved\n"] {
+        let (status, _, errors) = site.weir(&["restore", "-"], nothing);
+        assert_eq!((status, errors.contains("no command in it")), (2, true), "{errors}");
+    }
     let (status, out, _) = site.weir(&["restore", "-"], "-A -t 192.0.2.8:80 -s rr\n");
     assert_eq!(status, 0);
     assert!(out.contains("~ service tcp:192.0.2.8:80 scheduler wlc -> rr\n"), "{out}");

@@ -1,7 +1,7 @@
 //! Where threads meet around estimators: their lock, and points at which another thread may come first.
 //!
 //! For use [`Mutex`] is the standard library's and [`point`] is nothing. In unit tests both let the model checker (shuttle)
-//! choose who goes on, inside of [`model::check`]; everywhere else they are what they are for use.
+//! choose who goes on, inside of `model::check`; everywhere else they are what they are for use.
 
 #[cfg(test)]
 pub(crate) use model::{Mutex, point};

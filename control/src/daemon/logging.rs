@@ -20,7 +20,9 @@ pub fn install(filter: &str) -> Result<(), Failure> {
     })?;
     let colour =
         io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    // A line that cannot be written is lost: its error would go to stderr too, and end the daemon.
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour).with_writer(io::stderr);
+    let log = log.log_internal_errors(false);
     if stderr_is_the_journal() {
         log.without_time().init();
     } else {

@@ -73,7 +73,7 @@ pub fn run(args: &RunArgs) -> Exit {
     match logging::install(&valid.daemon().log).and_then(|()| serve(&args.config, &valid, &PortThreads)) {
         Ok(()) => Exit::Done,
         Err(failure) => {
-            eprintln!("{failure}");
+            crate::failure::tell(&failure);
             failure.exit
         }
     }
